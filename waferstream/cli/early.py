@@ -15,35 +15,17 @@ from appliance.spec import RuntimeSpec
 from waferstream.config.params import InitConfig, Mode, Params
 from waferstream.config.sections.callbacks import LoadCheckpointStates
 from waferstream.core.errors import CheckpointError, ConfigError, DataError
-from waferstream.core.plugins import Plugins
 from waferstream.core.program.micro_batches import check_systems
 from waferstream.core.stores import store_of
 from waferstream.core.system_errors import file_error
 from waferstream.core.tested_torch import check_torch
 from waferstream.training.results.claim import check_claim
 from waferstream.workload.data_files import find_files
-from waferstream.workload.known_keys import check_keys
 
-_MODEL = "trainer.init.model"
 _TEXT = "TextDataProcessor"
 _STDLIB = "stdlib"
 _LEAST_BYTES = 1 << 16  # of a disk: a log and a params file
 _MOST_FILES, _BEGINNING = 16, 1 << 16  # of texts that are looked at
-
-
-def check_sections(params: Params) -> None:
-    """Check name, keys and heads of the model, and the keys of data loaders.
-
-    Raises:
-        ConfigError: One of them is wrong.
-    """
-    model = params.trainer.init.model.dump()
-    _check_name(model)
-    check_keys(model, model.get("name"), _MODEL)
-    _check_heads(model)
-    for where, loader in params.trainer.dataloaders():
-        section = loader.dump()
-        check_keys(section, section.get("data_processor"), where)
 
 
 def check_run(params: Params, mode: Mode, runtime: RuntimeSpec) -> None:
@@ -80,41 +62,6 @@ def _check_torch() -> None:
     except PackageNotFoundError:  # made from its sources, or not there: what imports it tells
         return
     check_torch(found)
-
-
-def _check_name(model: Mapping[str, Any]) -> None:
-    name, known = model.get("name"), Plugins[Any]("models")
-    if isinstance(name, str) and model.get("class") is None and name not in known:
-        raise ConfigError(
-            "name must be that of a model",
-            code="unknown-model",
-            where=_MODEL,
-            value=name,
-            rule=known.rule,
-            remedy=known.remedy(name),
-        )
-
-
-def _check_heads(model: Mapping[str, Any]) -> None:
-    """Refuse heads that do not divide the width that a model is declared with."""
-    match model:
-        case {"name": "gpt2" | "gpt3" | "llama" | "bert", "hidden_size": int(width)} if (
-            "attention_inner_dim" not in model
-        ):
-            heads = model.get("num_heads")
-            if isinstance(heads, int) and heads > 0 and width % heads:
-                raise ConfigError(
-                    "value of 'num_heads' is not allowed",
-                    code="not-allowed",
-                    where=_MODEL,
-                    value=heads,
-                    rule=f"num_heads must divide hidden_size, which is {width}",
-                    remedy=f"one of {', '.join(map(str, _divisors(width)))}",
-                )
-
-
-def _divisors(number: int) -> list[int]:
-    return [each for each in range(1, min(number, 256) + 1) if number % each == 0]
 
 
 def _check_data(loader: Mapping[str, Any], init: InitConfig, where: str) -> None:

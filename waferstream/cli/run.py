@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from appliance.spec import ClusterSpec, RuntimeSpec, load_cluster
 from appliance.user_code import importing_from
 from waferstream.cli.arguments import Arguments, check_names
-from waferstream.cli.early import check_run, check_sections
+from waferstream.cli.early import check_run
 from waferstream.config.overrides import lay_over
 from waferstream.config.params import Params
-from waferstream.config.phases import check_phases, load_phases, only_phase
+from waferstream.config.phases import check_phases, check_sections, load_phases, only_phase
 from waferstream.config.sections.backend import search_path
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.errors import ConfigError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,10 @@ from waferstream.config.overrides import Override, apply_overrides
 from waferstream.config.params import Mode, Params
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.errors import ConfigError
+from waferstream.core.plugins import Plugins
+from waferstream.workload.known_keys import check_keys
+
+_MODEL = "trainer.init.model"
 
 
 def load_params(path: Path, overrides: Sequence[Override] = ()) -> Params:
@@ -143,3 +147,53 @@ def check_phases(phases: Sequence[Params], mode: Mode) -> None:
                 rule=f"phase {number} continues from the newest checkpoint in {init.model_dir}",
                 remedy="set checkpoint.steps, or give the next phase ckpt_path: null",
             )
+
+
+def check_sections(params: Params) -> None:
+    """Check name, keys and heads of the model, and the keys of data loaders.
+
+    Raises:
+        ConfigError: One of them is wrong.
+    """
+    model = params.trainer.init.model.dump()
+    _check_name(model)
+    check_keys(model, model.get("name"), _MODEL)
+    _check_heads(model)
+    for where, loader in params.trainer.dataloaders():
+        section = loader.dump()
+        check_keys(section, section.get("data_processor"), where)
+
+
+def _check_name(model: Mapping[str, Any]) -> None:
+    name, known = model.get("name"), Plugins[Any]("models")
+    if isinstance(name, str) and model.get("class") is None and name not in known:
+        raise ConfigError(
+            "name must be that of a model",
+            code="unknown-model",
+            where=_MODEL,
+            value=name,
+            rule=known.rule,
+            remedy=known.remedy(name),
+        )
+
+
+def _check_heads(model: Mapping[str, Any]) -> None:
+    """Refuse heads that do not divide the width that a model is declared with."""
+    match model:
+        case {"name": "gpt2" | "gpt3" | "llama" | "bert", "hidden_size": int(width)} if (
+            "attention_inner_dim" not in model
+        ):
+            heads = model.get("num_heads")
+            if isinstance(heads, int) and heads > 0 and width % heads:
+                raise ConfigError(
+                    "value of 'num_heads' is not allowed",
+                    code="not-allowed",
+                    where=_MODEL,
+                    value=heads,
+                    rule=f"num_heads must divide hidden_size, which is {width}",
+                    remedy=f"one of {', '.join(map(str, _divisors(width)))}",
+                )
+
+
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, min(number, 256) + 1) if number % each == 0]

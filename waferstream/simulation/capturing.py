@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from appliance.spec import ClusterSpec
 from waferstream.config.params import Params
+from waferstream.config.phases import check_sections
 from waferstream.scaling.sweep import PLAIN_REQUEST, SimulationRequest
 from waferstream.simulation.captured import CapturedStep, captures_folder
 from waferstream.simulation.facts import Facts, facts_of
@@ -119,6 +120,7 @@ def capturing(params: Params, cluster: ClusterSpec) -> Iterator[Capture]:
     Raises:
         ConfigError: The machine has fewer systems, or model or data are wrong.
     """
+    check_sections(params)  # before torch is imported
     cluster.machine.check_systems(params.trainer.init.backend.cluster_config.num_csx)
     with ExitStack() as stack:
         yield Capture(params, cluster, stack)

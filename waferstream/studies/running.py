@@ -17,7 +17,7 @@ from typing import Any
 from appliance.spec import ClusterSpec
 from waferstream.config.overrides import Override
 from waferstream.config.params import Params
-from waferstream.config.phases import load_params
+from waferstream.config.phases import check_sections, load_params
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.errors import ConfigError, WaferStreamError
 from waferstream.reports.curve.result import CurvePoint, RefusedPoint, efficiencies
@@ -30,7 +30,6 @@ from waferstream.studies.grid import Grid, Scalar
 from waferstream.studies.keys import Home, Key, with_machine
 from waferstream.studies.result import StudyResult, StudyRow, StudyTimes, series_of
 from waferstream.version import VERSION
-from waferstream.workload.known_keys import check_keys
 
 _MISTAKES = frozenset(
     {
@@ -107,8 +106,7 @@ class StudyRun:
         for values, of_params in _grouped(places, "params"):
             try:
                 params = load_params(self.params_file, _overrides(values))
-                model = params.trainer.init.model.dump()
-                check_keys(model, model.get("name"), "trainer.init.model")  # before captures
+                check_sections(params)  # before captures
             except WaferStreamError as error:
                 self._refuse(of_params, error)
                 continue

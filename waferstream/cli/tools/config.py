@@ -8,13 +8,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from waferstream.cli.early import check_sections
 from waferstream.cli.frame.output import print_rows, prints_json, show, tell, tell_paths
 from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.config_keys import KEY_COMMANDS
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.params import Params
-from waferstream.config.phases import load_params
+from waferstream.config.phases import check_sections, load_params
 from waferstream.core.config import dump_yaml, load_yaml
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.core.plugins import Plugins

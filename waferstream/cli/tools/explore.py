@@ -9,6 +9,7 @@ import typer
 
 from waferstream.cli.frame.commands import App
 from waferstream.cli.frame.output import tell, tell_paths
+from waferstream.config.phases import check_sections, load_params
 from waferstream.core.outputs import check_folder
 from waferstream.host.terminal import log_to_terminal
 
@@ -38,6 +39,7 @@ def explore(
     """
     if export is not None:
         check_folder(export, "--export")
+    check_sections(load_params(params))
     log_to_terminal("WARNING")
     from waferstream.explorer.explorer import Explorer  # noqa: PLC0415  (torch)
     from waferstream.explorer.export import write_page  # noqa: PLC0415

@@ -105,3 +105,17 @@ def test_answer_that_needs_no_torch_imports_none(words: str, tmp_path: Path) -> 
     command = [sys.executable, "-c", program, *words.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["compare wrong.yaml --budget 3B", "search wrong.yaml --budget 3B", "explore wrong.yaml"],
+)
+def test_wrong_key_of_a_file_needs_no_torch(words: str, tmp_path: Path) -> None:
+    text = (ROOT / "params.yaml").read_text()
+    (tmp_path / "wrong.yaml").write_text(text.replace("hidden_size", "hiden_size"))
+    code = "import sys; sys.modules['torch'] = None; from waferstream.cli.main import main\n"
+    command = [sys.executable, "-c", f"{code}sys.exit(main(sys.argv[1:]))", *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "[unknown-key]" in done.stderr
