@@ -1,7 +1,7 @@
 """The commands of ``waferstream``, each imported when it is called.
 
-A command is a function with typed parameters below an ``App`` (``waferstream.cli.frame``), in a
-module of this package; its line here is what makes people find it.
+A command is a function with typed parameters in a module of this package, which
+``waferstream.cli.frame.commands.command`` declares; its line here is what makes people find it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Annotated, Any
 
 import typer
 from typer.completion import shell_complete
 from typer.core import TyperCommand
-from typer.main import get_install_completion_arguments
+from typer.main import get_command, get_install_completion_arguments
 
-from waferstream.cli.frame.commands import NAME, SETTINGS, App, Group, parse, refused
+from waferstream.cli.frame.commands import NAME, SETTINGS, Group, find, parse, refused
 from waferstream.cli.frame.words import is_flag
 from waferstream.version import VERSION
 
@@ -28,8 +29,8 @@ from waferstream.version import VERSION
 class Entry:
     """A command, or a group of commands, in the help of ``waferstream``."""
 
-    place: str
-    """Module and name of its ``App``, or of a function that makes its command."""
+    module: str
+    """Module below ``waferstream.cli`` that declares it, or package whose modules do."""
 
     help: str
     panel: str
@@ -37,12 +38,14 @@ class Entry:
 
     def load(self, name: str) -> Any:
         """Import the command."""
-        module, _, attribute = self.place.partition(":")
-        found = getattr(import_module(module), attribute)
-        command = found.built() if isinstance(found, App) else found(name)
-        command.name = name
-        command.help = command.help or f"{self.help[0].upper()}{self.help[1:]}."
-        return command
+        module = import_module(f"waferstream.cli.{self.module}")
+        for each in iter_modules(getattr(module, "__path__", ()), f"{module.__name__}."):
+            import_module(each.name)
+        found = find(name)
+        found.name = name
+        if isinstance(found, Group):
+            found.help = f"{self.help[0].upper()}{self.help[1:]}."
+        return found
 
 
 RUNS = "Train, predict, look into"
@@ -50,60 +53,50 @@ FILES = "Models, data, files"
 SERVING = "Ask a trained model"
 APPLIANCE = "Clusters and their users"
 
-_FORM = "waferstream.cli.forms:running_command"
-_TOOL = "waferstream.cli.tools.command:tool_command"
-_SERVING = "waferstream.cli.serving"
-
 COMMANDS: Mapping[str, Entry] = {
-    "train": Entry(_FORM, "train a model, and evaluate it where there is data for that", RUNS),
-    "eval": Entry(_FORM, "evaluate a trained model", RUNS),
-    "simulate": Entry(_FORM, "predict the time of training on any number of systems", RUNS),
-    "plan": Entry(_FORM, "show how a step lies on the machine: SRAM, streams, time", RUNS),
-    "trace": Entry(_FORM, "draw and animate one kernel of a layer on the wafer", RUNS),
-    "explore": Entry("waferstream.cli.tools.explore:app", "move sliders over the simulator", RUNS),
-    "runs": Entry("waferstream.cli.tools.runs:app", "list, show, compare, remove runs", RUNS),
-    "report": Entry(
-        "waferstream.cli.tools.report:app", "show what a run found, and its page", RUNS
-    ),
-    "check": Entry(
-        "waferstream.cli.check:app", "compare the first steps of a program with plain PyTorch", RUNS
-    ),
-    "exec": Entry(
-        "waferstream.cli.execute:app", "run a program that was written for the real machine", RUNS
-    ),
-    "study": Entry("waferstream.cli.tools.study:app", "predict a grid over any keys", RUNS),
+    "train": Entry("forms", "train a model, and evaluate it where there is data for that", RUNS),
+    "eval": Entry("forms", "evaluate a trained model", RUNS),
+    "simulate": Entry("forms", "predict the time of training on any number of systems", RUNS),
+    "plan": Entry("forms", "show how a step lies on the machine: SRAM, streams, time", RUNS),
+    "trace": Entry("forms", "draw and animate one kernel of a layer on the wafer", RUNS),
+    "explore": Entry("tools.explore", "move sliders over the simulator", RUNS),
+    "runs": Entry("tools.runs", "list, show, compare, remove runs", RUNS),
+    "report": Entry("tools.report", "show what a run found, and its page", RUNS),
+    "check": Entry("check", "compare the first steps of a program with plain PyTorch", RUNS),
+    "exec": Entry("execute", "run a program that was written for the real machine", RUNS),
+    "study": Entry("tools.study", "predict a grid over any keys", RUNS),
     "search": Entry(
-        "waferstream.cli.tools.search:app",
-        "find batch, systems and micro-batch for least days or cost",
-        RUNS,
+        "tools.search", "find batch, systems and micro-batch for least days or cost", RUNS
     ),
-    "compare": Entry("waferstream.cli.tools.compare:app", "wafers or GPUs for a budget", RUNS),
-    "tco": Entry(_TOOL, "compare what a project costs on several machines", RUNS),
-    "config": Entry(_TOOL, "copy, check, compare and explain params files", FILES),
-    "model": Entry(_TOOL, "list and describe models, write initial weights", FILES),
-    "data": Entry(_TOOL, "prepare texts as files of tokens", FILES),
-    "data_processor": Entry(_TOOL, "list, describe and measure data processors", FILES),
-    "checkpoint": Entry(_TOOL, "convert, compare, verify and prune checkpoints", FILES),
-    "machine": Entry(_TOOL, "list systems and clusters that have a name", FILES),
-    "generate": Entry(f"{_SERVING}.generate:app", "continue a text", SERVING),
+    "compare": Entry("tools.compare", "wafers or GPUs for a budget", RUNS),
+    "tco": Entry("tools.tco", "compare what a project costs on several machines", RUNS),
+    "config": Entry("tools.config", "copy, check, compare and explain params files", FILES),
+    "model": Entry("tools.model", "list and describe models, write initial weights", FILES),
+    "data": Entry("tools.preparation", "prepare texts as files of tokens", FILES),
+    "data_processor": Entry("tools.data", "list, describe and measure data processors", FILES),
+    "checkpoint": Entry(
+        "tools.checkpoint", "convert, compare, verify and prune checkpoints", FILES
+    ),
+    "machine": Entry("tools.machine", "list systems and clusters that have a name", FILES),
+    "generate": Entry("serving.generate", "continue a text", SERVING),
     "serve": Entry(
-        f"{_SERVING}.serve:app",
-        "answer over HTTP, or plan a service; serve keys, serve usage",
-        SERVING,
+        "serving.serve", "answer over HTTP, or plan a service; serve keys, serve usage", SERVING
     ),
-    "serve keys": Entry(f"{_SERVING}.accounts:keys", "say who may ask", SERVING, hidden=True),
-    "serve usage": Entry(f"{_SERVING}.accounts:usage", "show what was used", SERVING, hidden=True),
-    "batch": Entry(f"{_SERVING}.batch:app", "answer a file of requests", SERVING),
-    "ctl": Entry(_TOOL, "list, explain and cancel jobs; users, sessions, nodes", APPLIANCE),
-    "cluster": Entry(_TOOL, "plan hosts; lend a cluster to programs elsewhere", APPLIANCE),
-    "management": Entry(
-        "waferstream.cli.management:app", "serve an appliance to many users", APPLIANCE
+    "serve keys": Entry("serving.accounts", "say who may ask", SERVING, hidden=True),
+    "serve usage": Entry("serving.accounts", "show what was used", SERVING, hidden=True),
+    "batch": Entry("serving.batch", "answer a file of requests", SERVING),
+    "ctl": Entry("tools.ctl", "list, explain and cancel jobs; users, sessions, nodes", APPLIANCE),
+    "cluster": Entry(
+        "tools.cluster", "plan hosts; lend a cluster to programs elsewhere", APPLIANCE
     ),
-    "certificates": Entry(_TOOL, "make the certificates of a cluster's links", APPLIANCE),
-    "run": Entry(_FORM, "as run.py --params FILE, with all flags", RUNS, hidden=True),
-    "fit": Entry(_FORM, "as train", RUNS, hidden=True),
-    "validate": Entry(_FORM, "as eval", RUNS, hidden=True),
-    "validate_all": Entry(_FORM, "evaluate each checkpoint on each data set", RUNS, hidden=True),
+    "management": Entry("management", "serve an appliance to many users", APPLIANCE),
+    "certificates": Entry(
+        "tools.certificates", "make the certificates of a cluster's links", APPLIANCE
+    ),
+    "run": Entry("forms", "as run.py --params FILE, with all flags", RUNS, hidden=True),
+    "fit": Entry("forms", "as train", RUNS, hidden=True),
+    "validate": Entry("forms", "as eval", RUNS, hidden=True),
+    "validate_all": Entry("forms", "evaluate each checkpoint on each data set", RUNS, hidden=True),
 }
 
 _EPILOG = (
@@ -170,9 +163,11 @@ def _waferstream(
 @cache
 def root() -> Any:
     """Return the command ``waferstream``; its commands are imported when they are called."""
-    app = App(cls=Root, epilog=_EPILOG, subcommand_metavar="COMMAND ...")
+    app = typer.Typer(
+        cls=Root, epilog=_EPILOG, subcommand_metavar="COMMAND ...", add_completion=False
+    )
     app.callback()(_waferstream)
-    command = app.built()
+    command: Any = get_command(app)
     options: Any = get_install_completion_arguments()
     for option, text in zip(options, _COMPLETION, strict=True):
         option.help = text

@@ -14,7 +14,7 @@ from typer.core import CompletionItem  # type: ignore[attr-defined]
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.forms import FORMS, Form
 from waferstream.cli.flags.run import SIMULATION_FLAGS
-from waferstream.cli.frame.commands import App, Command, parse, refused
+from waferstream.cli.frame.commands import Command, built, parse, refused
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.words import WrongCommandLine, split_dotted, split_lists
 from waferstream.cli.keys import TypedKeys, known_keys, typed_keys
@@ -128,9 +128,7 @@ def form_command(name: str, run: Callable[[Any], int] = lambda _: 0) -> Any:
     for title, flags in form.groups.items():
         own += [flag.parameter(title, hidden=not form.shows(flag)) for flag in flags]
     call.__signature__ = Signature(own)  # type: ignore[attr-defined]
-    app = App()
-    app.command(name, cls=FormCommand, help=form.help, example=form.example)(call)
-    return app.built()
+    return built(name, call, form.example, FormCommand, form.help)
 
 
 class FormCommand(Command):

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from waferstream.cli.execute import NUM_CSX
-from waferstream.cli.frame.commands import App, Program
+from waferstream.cli.frame.commands import Program, command
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.vendor_names import check_vendor_names
 from waferstream.core.errors import ConfigError
@@ -18,10 +18,8 @@ from waferstream.host.terminal import log_to_terminal
 
 STEPS = 2
 
-app = App()
 
-
-@app.command("check", cls=Program, example="waferstream check --num_csx 2 params.yaml")
+@command("check", "--num_csx 2 params.yaml", Program)
 def check(
     ctx: typer.Context,
     target: Annotated[Path, Argument(help="program, or params file")],

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from waferstream.cli.frame.commands import App, Program
+from waferstream.cli.frame.commands import Program, command
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.vendor_names import check_vendor_names
 from waferstream.core.errors import ConfigError
@@ -17,12 +17,10 @@ from waferstream.host.terminal import log_to_terminal
 from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.training.trace_request import TraceRequest
 
-app = App()
-
 NUM_CSX = Option(min=1, help="systems, instead of the program's number")
 
 
-@app.command("exec", cls=Program, example="waferstream exec --num_csx 4 train.py --epochs 2")
+@command("exec", "--num_csx 4 train.py --epochs 2", Program)
 def run_program(
     ctx: typer.Context,
     program: Annotated[

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from waferstream.cli.arguments import KEYS, OVER, arguments_of, form_command
-from waferstream.cli.frame.commands import WORDS, parse
+from waferstream.cli.flags.forms import FORMS
+from waferstream.cli.frame.commands import DECLARED, WORDS
 from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.output import ask_for_json
 from waferstream.cli.run import run
-from waferstream.cli.tools.study import app as study_app
-
-
-def running_command(name: str) -> Any:
-    """Return the command of a form, which does what it is told."""
-    return form_command(name, _run)
+from waferstream.cli.tools.asked import Prices
+from waferstream.cli.tools.study import study
 
 
 def _run(ctx: Any) -> int:
@@ -34,29 +33,23 @@ def _study(ctx: Any) -> int:
         for name, value in ctx.params.items()
         if value is not None and value is not False and value != ()
     }
-    words = [typed.pop("params")]
     values = dict([*ctx.meta[KEYS], *ctx.meta[OVER]])
     values |= {name: f"{typed.pop(name)}" for name in ("num_csx", "batch_size") if name in typed}
     if "system" in typed:
         values["system"] = ",".join(map(str, typed.pop("system")))
     if typed.pop("weak_scaling", False):
         values["scaling"] = "weak"
-    if typed.pop("json", False):
-        words.append("--json")
-    if found := cluster_file(typed.pop("cluster", None), (Path(), ctx.obj)):
-        words.append(f"--cluster={found}")
-    for name in ("token_budget", "system_hour_price", "kwh_price"):
-        if name in typed:
-            words.append(f"--{name}={typed.pop(name)}")
+    ask_for_json(typed.pop("json", False))
+    asked = {
+        "params": Path(typed.pop("params")),
+        "cluster": cluster_file(typed.pop("cluster", None), (Path(), ctx.obj)),
+        "prices": Prices(typed.pop("system_hour_price", None), typed.pop("kwh_price", None)),
+        "token_budget": typed.pop("token_budget", None),
+        "over": [f"{name}={value}" for name, value in values.items()],
+    }
     if typed:
         ctx.fail(f"--{next(iter(typed))} cannot be combined with keys that have several values")
-    words += [f"--over={name}={value}" for name, value in values.items()]
-    return run_study(words, ctx.obj)
+    return study(**asked)
 
 
-def run_study(words: list[str], home: Path) -> int:
-    """Run ``waferstream study``; return its exit code."""
-    study = parse(study_app.built(), words, home)
-    with study:
-        code: int = study.command.invoke(study)
-    return code
+DECLARED.update((name, partial(form_command, name, _run)) for name in FORMS)

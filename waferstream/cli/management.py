@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
-from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.commands import command
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.units import GIB
 from waferstream.host.user_state import state_folder
@@ -20,15 +20,8 @@ from waferstream.management.notices.sender import Relays
 if TYPE_CHECKING:
     from waferstream.management.door.tls import DoorTls
 
-app = App()
 
-
-@app.callback()
-def group() -> None:
-    """Serve an appliance to many users."""
-
-
-@app.command("start", example="waferstream management start --systems 4")
+@command("management start", "--systems 4")
 def start(
     systems: Annotated[int, Option(help="CS systems")] = 4,
     groups: Annotated[int, Option(help="MemoryX groups")] = 1,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from waferstream.cli.frame.commands import literal, many, one_of
+from waferstream.cli.frame.commands import many, one_of
 from waferstream.config.overrides import KeyPath
 from waferstream.config.sections.init import levels_by_role
 
@@ -49,7 +49,7 @@ class Flag:
             hidden: Whether the help leaves it out.
         """
         more: dict[str, Any] = {
-            "help": literal(self.help),
+            "help": self.help,
             "metavar": self.metavar,
             "show_default": False,
         }

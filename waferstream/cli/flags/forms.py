@@ -81,12 +81,15 @@ FORMS: Mapping[str, Form] = {
     form.name: form
     for form in (
         Form(
-            "run", "Run a params file as run.py does, with all flags of the real machine.", first=()
+            "run",
+            "Run a params file as run.py does, with all flags of the real machine.",
+            "--params params.yaml",
+            first=(),
         ),
         Form(
             "train",
             "Train the model of a params file; evaluate it where the file has data for that.",
-            "waferstream train params.yaml --num_csx 4 --model.hidden_size 512",
+            "params.yaml --num_csx 4 --model.hidden_size 512",
             says={"mode": "train_and_eval"},
             without=_SIMULATION,
             shown=_TRAINING | {"local", "trace"},
@@ -94,7 +97,7 @@ FORMS: Mapping[str, Form] = {
         Form(
             "eval",
             "Evaluate a trained model on the validation data of a params file.",
-            "waferstream eval params.yaml --checkpoint_path model_dir/checkpoint_120.mdl",
+            "params.yaml --checkpoint_path model_dir/checkpoint_120.mdl",
             says={"mode": "eval"},
             without=_SIMULATION,
             shown=_EVALUATION | {"local", "trace"},
@@ -102,7 +105,7 @@ FORMS: Mapping[str, Form] = {
         Form(
             "simulate",
             "Predict the time of training, without training: step, causes, energy, cost.",
-            "waferstream simulate params.yaml --num_csx 1-64:x2 --machine.swarmx.fan_out 2,4",
+            "params.yaml --num_csx 1-64:x2 --machine.swarmx.fan_out 2,4",
             says={"simulate": True},
             without=frozenset({"wafer_trace", *_OF_RUNS}),
             shown=_PREDICTION,
@@ -110,7 +113,7 @@ FORMS: Mapping[str, Form] = {
         Form(
             "plan",
             "Show how a step lies on the machine: time, MemoryX, SRAM, streams of its layers.",
-            "waferstream plan params.yaml --num_csx 4 --system CS-3 --token_budget 300B",
+            "params.yaml --num_csx 4 --system CS-3 --token_budget 300B",
             says={"simulate": True},
             without=frozenset({"wafer_trace", "trace", "trace_limit", *_CURVE, *_OF_RUNS}),
             shown=frozenset({"system", "machine", "token_budget"}),
@@ -118,7 +121,7 @@ FORMS: Mapping[str, Form] = {
         Form(
             "trace",
             "Draw and animate one kernel of a layer on the simulated wafer.",
-            "waferstream trace params.yaml decoder.0:softmax@4x6",
+            "params.yaml decoder.0:softmax@4x6",
             first=(*COMMAND_FLAGS, WAFER_TRACE),
             without=frozenset({"wafer_trace", "trace", "trace_limit", *_OF_RUNS, *_SIMULATION}),
             shown=frozenset({"wafer_trace"}),
@@ -126,21 +129,21 @@ FORMS: Mapping[str, Form] = {
         Form(
             "fit",
             "Train and evaluate, as the vendor's command does.",
-            "waferstream fit params.yaml --num_csx 4",
+            "params.yaml --num_csx 4",
             says={"mode": "train_and_eval"},
             shown=_TRAINING,
         ),
         Form(
             "validate",
             "Evaluate, as the vendor's command does; config validate checks the keys of a file.",
-            "waferstream validate params.yaml --checkpoint_path model_dir/checkpoint_120.mdl",
+            "params.yaml --checkpoint_path model_dir/checkpoint_120.mdl",
             says={"mode": "eval"},
             shown=_EVALUATION,
         ),
         Form(
             "validate_all",
             "Evaluate each checkpoint on each data set.",
-            "waferstream validate_all params.yaml",
+            "params.yaml",
             says={"mode": "eval_all"},
             shown=_EVALUATION,
         ),

@@ -10,18 +10,19 @@ from contextlib import redirect_stdout
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from inspect import Parameter, Signature, signature
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, get_origin, get_type_hints
 
 import typer
 from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
-from typer.models import OptionInfo
+from typer.models import OptionInfo, ParameterInfo
 
+from appliance.user_code import importing_from
 from waferstream.cli.frame.output import ask_for_json, ask_for_no_pager
 from waferstream.cli.frame.words import (
     Declared,
@@ -43,6 +44,8 @@ WORDS = "words"
 """Name in the context of a command of all words that were typed."""
 
 _TAG = re.compile(r"\[(?=[a-z#/@])", re.IGNORECASE)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _Copy(io.StringIO):
@@ -72,15 +75,24 @@ def _print(
 
 @cache
 def _printing_flags() -> tuple[Any, ...]:
+    return tuple(_built(_print).params)
+
+
+def _built(function: Callable[..., Any], **settings: Any) -> Any:
+    """Return the command that Typer makes of a function, with settings as of its ``command``."""
     app = typer.Typer(add_completion=False)
-    app.command()(_print)
-    return tuple(get_command(app).params)
+    app.command(**settings)(function)
+    return get_command(app)
 
 
 class Command(TyperCommand):
-    """A command. Flags that take several values take them in one go, too: ``--x 1 2``."""
+    """A command. Flags that take several values take them in one go, too: ``--x 1 2``.
+
+    User code is imported from the folder of its params file, and from the current one.
+    """
 
     has_printing_flags = True
+    imports_from_here = True
 
     def __init__(self, *args: Any, params: Sequence[Any] = (), **settings: Any) -> None:
         own = _printing_flags() if self.has_printing_flags else ()
@@ -93,6 +105,13 @@ class Command(TyperCommand):
         except WrongCommandLine as error:
             ctx.fail(str(error))
         return super().parse_args(ctx, words)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the function of the command."""
+        file = ctx.params.get("params") or ctx.params.get("config") or ""
+        folders = (Path(file).parent, Path()) if self.imports_from_here else ()
+        with importing_from(folders):
+            return super().invoke(ctx)
 
     def flags(self, ctx: Any) -> dict[str, Declared]:
         """Return the flags of the command by their names with underscores."""
@@ -114,6 +133,7 @@ class Program(Command):
 
     allow_interspersed_args = False
     has_printing_flags = False
+    imports_from_here = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words before the program's own; a module after ``-m`` is a program, too."""
@@ -218,45 +238,59 @@ def _fields(kind: Any) -> Iterator[Parameter]:
 
 def _as_flag(name: str, kind: Any, panel: str | None) -> Any:
     """Return the type of a parameter, of an option with its name as it is declared."""
-    if get_origin(kind) is not Annotated or not isinstance(kind.__metadata__[0], OptionInfo):
+    if get_origin(kind) is not Annotated or not isinstance(kind.__metadata__[0], ParameterInfo):
         return kind
-    option = copy(kind.__metadata__[0])
-    if option.default is ... and not option.param_decls:  # Typer takes the first name for one
-        option.param_decls = (f"--{name}",)
-    option.rich_help_panel = option.rich_help_panel or panel
-    return Annotated[kind.__origin__, option]
+    own = copy(kind.__metadata__[0])
+    own.help = literal(own.help or "")
+    if isinstance(own, OptionInfo):
+        if own.default is ... and not own.param_decls:  # Typer takes the first name for one
+            own.param_decls = (f"--{name}",)
+        own.rich_help_panel = own.rich_help_panel or panel
+    return Annotated[kind.__origin__, own]
 
 
-class App(typer.Typer):
-    """Commands that typed functions declare; every command takes ``--json``.
+DECLARED: dict[str, Callable[[], Any]] = {}
+"""What builds a command, by all words that call it."""
 
-    A parameter may be a dataclass: its fields are declared in its place, so that several commands
-    share them.
+
+def command(
+    name: str, example: str = "", cls: type[Command] = Command
+) -> Callable[[_Function], _Function]:
+    """Return a decorator that declares a command; the docstring of the function is its help.
+
+    Its parameters are arguments and flags; one may be a dataclass, whose fields are declared in its
+    place, so that several commands share them. Every command takes ``--json``.
+
+    Args:
+        name: All words that call it: ``ctl get jobs``.
+        example: What follows the name in the example that its help shows.
+        cls: What reads its words.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"cls": Group, "add_completion": False, **settings})
+    def declare(function: _Function) -> _Function:
+        DECLARED[name] = partial(built, name, function, example, cls)
+        return function
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Return a decorator that declares a command; its docstring is its help.
+    return declare
 
-        Args:
-            name: Name of the command; that of the function if it is None.
-            settings: As of ``typer.Typer.command``; ``example`` is a command line to show.
-        """
-        if example := settings.pop("example", None):
-            settings["epilog"] = f"Example: {example}"
-        declare = super().command(name, **{"cls": Command, **settings})
 
-        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            declare(_spread(function))
-            return function
+def built(
+    name: str, function: Callable[..., Any], example: str, cls: type, text: str | None = None
+) -> Any:
+    """Return the command of a function; arguments as of ``command``, ``text`` is its help."""
+    epilog = f"Example: {NAME} {name} {example}".rstrip()
+    word = name.rpartition(" ")[2]
+    return _built(_spread(function), name=word, cls=cls, help=text, epilog=epilog)
 
-        return decorate
 
-    def built(self) -> Any:
-        """Return the command, or the group of commands."""
-        return get_command(self)
+def find(name: str) -> Any:
+    """Return the command of a name, or the group of those whose names begin with it."""
+    if name in DECLARED:
+        return DECLARED[name]()
+    below = [each.removeprefix(f"{name} ") for each in DECLARED if each.startswith(f"{name} ")]
+    words = sorted({each.split()[0] for each in below})
+    commands = {word: find(f"{name} {word}") for word in words}
+    return Group(name=name.rpartition(" ")[2], commands=commands, help=", ".join(commands))
 
 
 def parse(command: Any, words: Sequence[str], home: Path) -> Any:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from waferstream.cli.frame.commands import App, within
+from waferstream.cli.frame.commands import command, within
 from waferstream.cli.frame.output import prints_json, show
 from waferstream.core.errors import ConfigError
 from waferstream.core.secrets import digest_of, new_secret
@@ -32,8 +32,6 @@ FILE = Path("accounts.db")
 
 KeyName = Annotated[str, Argument(help="of the key")]
 Limit = Annotated[int | None, Option(callback=within(1), help="of the key (default: no limit)")]
-
-keys, usage = App(), App()
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Terms:
         )
 
 
-@keys.command("create", example="waferstream serve keys create anne --tokens_per_minute 60000")
+@command("serve keys create", "anne --tokens_per_minute 60000")
 def create_key(name: KeyName, terms: Terms, accounts: Accounts = FILE) -> int:
     """Make a key, and show it once: it is nowhere else."""
     if not NAME.fullmatch(name):
@@ -87,7 +85,7 @@ def create_key(name: KeyName, terms: Terms, accounts: Accounts = FILE) -> int:
     return _tell({"name": name, "key": secret})
 
 
-@keys.command("list", example="waferstream serve keys list")
+@command("serve keys list")
 def list_keys(accounts: Accounts = FILE) -> int:
     """List the keys: what they may use, and what is left of their balance."""
     with _opened(accounts) as store:
@@ -95,14 +93,14 @@ def list_keys(accounts: Accounts = FILE) -> int:
         return show([_about(key, spent.get(key.name, 0)) for key in store.known_keys()])
 
 
-@keys.command("revoke", example="waferstream serve keys revoke anne")
+@command("serve keys revoke", "anne")
 def revoke_key(name: KeyName, accounts: Accounts = FILE) -> int:
     """End a key."""
     with _opened(accounts) as store:
         return _tell_of(name, "revoke", is_there=store.revoke(name, time.time()))
 
 
-@keys.command("pay", example="waferstream serve keys pay anne --balance 5")
+@command("serve keys pay", "anne --balance 5")
 def pay(
     name: KeyName,
     balance: Annotated[str, Option(help="dollars to add")] = "0",
@@ -113,7 +111,7 @@ def pay(
         return _tell_of(name, "pay", is_there=store.pay(name, _nanodollars(balance, least=1)))
 
 
-@usage.command("usage", example="waferstream serve usage --key anne")
+@command("serve usage", "--key anne")
 def show_usage(
     key: Annotated[str | None, Option(help="the name of one key (default: all)")] = None,
     accounts: Accounts = FILE,

@@ -7,14 +7,12 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.commands import command
 from waferstream.cli.serving.computing import MODEL, Computing, needing_packages
 from waferstream.host.files import json_text
 
-app = App()
 
-
-@app.command("batch", example="waferstream batch model_dir requests.jsonl --out answers.jsonl")
+@command("batch", "model_dir requests.jsonl --out answers.jsonl")
 def batch(
     model_dir: Annotated[Path, MODEL],
     file: Annotated[Path, Argument(help="requests, a line of JSON each")],

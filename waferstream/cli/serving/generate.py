@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from typer import Argument, Option
 
-from waferstream.cli.frame.commands import App, within
+from waferstream.cli.frame.commands import command, within
 from waferstream.cli.frame.output import prints_json
 from waferstream.cli.serving.computing import MODEL, Computing
 from waferstream.core.errors import ConfigError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 ANSWER_S = 600.0
 """The longest time between two pieces of an answer."""
-
-app = App()
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class Request:
         return Sampling(self.seed, self.temperature, self.top_p, self.top_k)
 
 
-@app.command("generate", example='waferstream generate model_dir "Once upon" --max_tokens 40')
+@command("generate", 'model_dir "Once upon" --max_tokens 40')
 def generate(
     model_dir: Annotated[Path, MODEL],
     prompt: Annotated[str, Argument(help="the text to continue")],

@@ -9,14 +9,12 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from waferstream.cli.frame.commands import WORDS, App
+from waferstream.cli.frame.commands import WORDS, command
 from waferstream.cli.serving.computing import MODEL, Computing, needing_packages
 from waferstream.cli.serving.planning import Planning
 from waferstream.core.errors import ConfigError
 from waferstream.host.loopback import is_loopback
 from waferstream.host.terminal import log_to_terminal
-
-app = App()
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Service:
     prices: Annotated[Path | None, Option(help="YAML of prices by model; default: free")] = None
 
 
-@app.command("serve", example="waferstream serve model_dir --port 8000")
+@command("serve", "model_dir --port 8000")
 def serve(
     ctx: typer.Context,
     model_dir: Annotated[Path, MODEL],

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
 
 from swarmx.links.certificates import Credentials, make_authority, make_certificate
+from waferstream.cli.frame.commands import command, within
 from waferstream.cli.frame.output import print_rows, prints_json
-from waferstream.cli.tools.command import Command, argument
 from waferstream.core.errors import ConfigError
 
 _AUTHORITY, _CERTIFICATE, _KEY = "ca.pem", "certificate.pem", "key.pem"
 _AUTHORITY_KEY = "ca.key"
-_MOST_DAYS = 36500
 
 
-def _make(given: argparse.Namespace) -> int:
-    """Make an authority, or take the one in the folder, and a folder of files for each host."""
-    if not 1 <= given.days <= _MOST_DAYS:
-        raise ConfigError(
-            f"--days must be 1 to {_MOST_DAYS}", code="out-of-range", value=given.days
-        )
-    folder: Path = given.folder
-    life = timedelta(days=given.days)
+@command("certificates make", "certificates --host 10.0.0.1")
+def make(
+    folder: Annotated[Path, Argument(help="where to write; an authority there is used")],
+    host: Annotated[
+        list[str],
+        Option(
+            metavar="NAME[,NAME...]",
+            help="names and IP addresses of a host; Ray's address of it must be one of them",
+        ),
+    ],
+    days: Annotated[int, Option(callback=within(1, 36500), help="how long they are valid")] = 365,
+) -> int:
+    """Make an authority and a certificate for each host, for runtime.tls of cluster.yaml."""
+    life = timedelta(days=days)
     notes: dict[Path, str] = {}
     try:
         authority = _authority(folder, life)
-        for host in given.host:
-            name, *others = _names(host)
+        for each in host:
+            name, *others = _names(each)
             _write_host(
                 folder / name, authority, make_certificate(authority, [name, *others], life)
             )
@@ -87,23 +94,3 @@ def _write_secret(path: Path, content: bytes) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(content)
-
-
-COMMANDS = (
-    Command(
-        "make",
-        "make an authority and a certificate for each host, for runtime.tls of cluster.yaml",
-        _make,
-        (
-            argument("folder", type=Path, help="where to write; an authority there is used"),
-            argument(
-                "--host",
-                action="append",
-                required=True,
-                metavar="NAME[,NAME...]",
-                help="names and IP addresses of a host; Ray's address of it must be one of them",
-            ),
-            argument("--days", type=int, default=365, help="how long they are valid"),
-        ),
-    ),
-)

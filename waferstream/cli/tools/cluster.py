@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
 
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.remote.access import access_path
 from appliance.spec import ClusterSpec, load_cluster
+from waferstream.cli.frame.commands import command, within
+from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import show, tell
-from waferstream.cli.tools.command import Command, argument
+from waferstream.cli.tools.asked import Cluster
 from waferstream.config.phases import load_params
-from waferstream.core.errors import ConfigError
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.units import format_bytes
 from waferstream.management.model.inventory import MOST_SYSTEMS
@@ -24,27 +27,36 @@ if TYPE_CHECKING:
     from waferstream.machine.sram import Page
 
 
-_DEFAULT_FILE = Path("cluster.yaml")
-
 _MOST_HOSTS = 10_000  # several for each of the systems that a cluster may have
 
 Row = dict[str, Any]
 """A row of a table, by column."""
 
 
-def _plan(given: argparse.Namespace) -> int:
-    if not 1 <= given.num_csx <= MOST_SYSTEMS:
-        raise ConfigError(
-            f"--num_csx must be 1 to {MOST_SYSTEMS:,}", code="out-of-range", value=given.num_csx
-        )
-    spec = machine_of(given)
-    placement = _placer(spec, given.hosts).place(given.num_csx)
-    workers = min(given.num_csx, spec.runtime.input_workers)
+@command("cluster plan", "--num_csx 4 --hosts 3x16x256")
+def plan(
+    cluster: Cluster = None,
+    num_csx: Annotated[int, Option(callback=within(1, MOST_SYSTEMS), help="CS systems")] = 1,
+    params: Annotated[
+        Path | None, Option(help="training whose need of memory is shown for each host")
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        Option(
+            help="simulated hosts with CPUs and, if given, GiB of memory each, such as 3x4 or "
+            "3x4x256 (default: those of Ray)"
+        ),
+    ] = None,
+) -> int:
+    """Show which role would run on which host."""
+    spec = machine_of(cluster)
+    placement = _placer(spec, None if hosts is None else _hosts(hosts)).place(num_csx)
+    workers = min(num_csx, spec.runtime.input_workers)
     num_servers = spec.machine.memoryx.weight_servers
-    needs, pages = ((), ()) if given.params is None else _needs(given.params, spec, placement)
+    needs, pages = ((), ()) if params is None else _needs(params, spec, placement)
     activations = spec.runtime.activation_servers
     if activations == "auto":
-        activations = given.num_csx if pages else 0
+        activations = num_csx if pages else 0
     rows = plan_rows(placement, num_servers, workers, needs, activations)
     code = show(rows)
     if any(row["FITS"] == "no" for row in rows):
@@ -147,82 +159,53 @@ def _hosts(text: str) -> list[Host]:
     """Parse ``3x4``: three hosts of four CPUs; ``3x4x256``: with 256 GiB of memory each."""
     parts = text.split("x")
     if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be HOSTSxCPUS or HOSTSxCPUSxGIB, such as 3x4 or 3x4x256"
+        raise typer.BadParameter(
+            f"{text!r} must be HOSTSxCPUS or HOSTSxCPUSxGIB, such as 3x4 or 3x4x256",
+            param_hint="--hosts",
         )
     count, cpus, *gib = map(int, parts)
     if not 1 <= count <= _MOST_HOSTS:
-        raise argparse.ArgumentTypeError(f"{text!r} must have 1 to {_MOST_HOSTS:,} hosts")
+        raise typer.BadParameter(
+            f"{text!r} must have 1 to {_MOST_HOSTS:,} hosts", param_hint="--hosts"
+        )
     free = gib[0] << 30 if gib else None
     return [Host(str(i), f"host-{i}", cpus, cpus, free_bytes=free) for i in range(count)]
 
 
-def machine_of(given: argparse.Namespace) -> ClusterSpec:
+def machine_of(typed: Path | None) -> ClusterSpec:
     """Return the named machine, that of the working folder, or the default one."""
-    if given.cluster is not None:
-        return load_cluster(given.cluster)
-    return load_cluster(_DEFAULT_FILE) if _DEFAULT_FILE.is_file() else ClusterSpec()
+    found = cluster_file(typed)
+    return load_cluster(found) if found else ClusterSpec()
 
 
-CLUSTER_FLAG = argument(
-    "--cluster", type=Path, help="file of the machine (default: ./cluster.yaml)"
-)
-
-_PLAN_FLAGS = (
-    CLUSTER_FLAG,
-    argument("--num_csx", type=int, default=1, help="CS systems (default: 1)"),
-    argument("--params", type=Path, help="training whose need of memory is shown for each host"),
-    argument(
-        "--hosts",
-        type=_hosts,
-        help="simulated hosts with CPUs and, if given, GiB of memory each, such as 3x4 or 3x4x256 "
-        "(default: those of Ray)",
-    ),
-)
-
-PLAN = Command("plan", "show which role would run on which host", _plan, _PLAN_FLAGS)
-
-
-def _serve(given: argparse.Namespace) -> int:
-    """Lend a cluster to programs, one after the other, until a signal comes."""
+@command("cluster serve", "--port 9100 --once")
+def serve(
+    cluster: Cluster = None,
+    host: Annotated[str, Option(help="address to listen at")] = "127.0.0.1",
+    port: Annotated[int, Option(help="port; 0 takes a free one")] = 0,
+    credentials: Annotated[
+        Path | None,
+        Option(
+            help="file to write, whose owner may use the cluster (default: in the state folder)"
+        ),
+    ] = None,
+    once: Annotated[bool, Option(help="end when one program has used it")] = False,
+    lease_s: Annotated[
+        float, Option(help="a program that is silent for longer loses its cluster")
+    ] = 30.0,
+) -> int:
+    """Lend a cluster of this computer to programs elsewhere, one at a time, until a signal."""
     from appliance.remote.host import ClusterHost  # noqa: PLC0415  (torch)
     from appliance.remote.server import serving  # noqa: PLC0415  (gRPC)
 
-    spec = machine_of(given)
-    host = ClusterHost(spec, given.lease_s)
-    with serving(host, f"{given.host}:{given.port}", given.lease_s) as access:
-        path: Path = given.credentials or access_path(access.address)
+    lent = ClusterHost(machine_of(cluster), lease_s)
+    with serving(lent, f"{host}:{port}", lease_s) as access:
+        path = credentials or access_path(access.address)
         access.write(path)
         try:
             tell(f"{access.address}  credentials: {path}", ADDRESS=access.address, PATH=path)
             sys.stdout.flush()
-            host.serve(lambda: given.once and host.is_done)
+            lent.serve(lambda: once and lent.is_done)
         finally:
             path.unlink(missing_ok=True)
     return 0
-
-
-SERVE = Command(
-    "serve",
-    "lend a cluster of this computer to programs elsewhere, one at a time",
-    _serve,
-    (
-        CLUSTER_FLAG,
-        argument("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)"),
-        argument("--port", type=int, default=0, help="port; 0 takes a free one (default: 0)"),
-        argument(
-            "--credentials",
-            type=Path,
-            help="file to write, whose owner may use the cluster (default: in the state folder)",
-        ),
-        argument("--once", action="store_true", help="end when one program has used it"),
-        argument(
-            "--lease_s",
-            type=float,
-            default=30.0,
-            help="a program that is silent for longer loses its cluster (default: 30)",
-        ),
-    ),
-)
-
-COMMANDS = (PLAN, SERVE)

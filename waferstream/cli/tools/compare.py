@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Option
 
-from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import prints_json
 from waferstream.cli.tools.asked import Cluster, Params, tokens_of
@@ -24,12 +24,10 @@ from waferstream.reports.tco.text import as_json, comparison_text
 from waferstream.scaling.gpus import CLUSTERS
 from waferstream.scaling.plan_request import PlanRequest, parse_asked
 
-app = App()
 
-
-@app.command(
-    example="waferstream compare params.yaml --system CS-3 --gpu h100,b200:64 --budget 300B "
-    "--price CS-3=60EUR"
+@command(
+    "compare",
+    "params.yaml --system CS-3 --gpu h100,b200:64 --budget 300B --price CS-3=60EUR",
 )
 def compare(
     params: Params,

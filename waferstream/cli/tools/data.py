@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from typer import Argument, Option
 
 from appliance.input.batches import GlobalBatches, is_read_by_step
+from waferstream.cli.frame.commands import command, within
 from waferstream.cli.frame.output import show
-from waferstream.cli.tools.command import Command, argument, field_rows, first_line
+from waferstream.cli.tools.asked import Params
+from waferstream.cli.tools.described import field_rows, first_line
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError
 from waferstream.workload.data import DATA_PROCESSORS, build_source, processor_class
 
+_Processor = Annotated[str, Argument(help="name of a data processor")]
+_AtLeastOne = within(1)
 
-def _list(_given: argparse.Namespace) -> int:
+
+@command("data_processor list")
+def list_processors() -> int:
+    """List the data processors."""
     return show(
         [
             {"name": name, "about": first_line(kind)}
@@ -26,8 +33,10 @@ def _list(_given: argparse.Namespace) -> int:
     )
 
 
-def _info(given: argparse.Namespace) -> int:
-    kind = processor_class(given.data_processor, "data_processor")
+@command("data_processor info", "TextDataProcessor")
+def summarize(data_processor: _Processor) -> int:
+    """Summarize a data processor."""
+    kind = processor_class(data_processor, "data_processor")
     summary = {
         "name": kind.__name__,
         "class": f"{kind.__module__}.{kind.__name__}",
@@ -37,24 +46,32 @@ def _info(given: argparse.Namespace) -> int:
     return show([{"field": key, "value": value} for key, value in summary.items()])
 
 
-def _describe(given: argparse.Namespace) -> int:
-    return show(field_rows(processor_class(given.data_processor, "data_processor")))
+@command("data_processor describe", "TextDataProcessor")
+def describe(data_processor: _Processor) -> int:
+    """List the keys of a data processor."""
+    return show(field_rows(processor_class(data_processor, "data_processor")))
 
 
-def _benchmark(given: argparse.Namespace) -> int:
-    """Read every data loader of a params file in this process, and show its rates."""
-    for name in ("num_epochs", "steps_per_epoch", "sampling_frequency"):
-        value = getattr(given, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name} must be at least 1", code="out-of-range", value=value)
-    trainer = load_params(given.params).trainer
+@command("data_processor benchmark", "params.yaml --steps_per_epoch 100")
+def benchmark(
+    params: Params,
+    num_epochs: Annotated[int, Option(callback=_AtLeastOne, help="epochs")] = 1,
+    steps_per_epoch: Annotated[
+        int | None, Option(callback=_AtLeastOne, help="batches per epoch (default: all)")
+    ] = None,
+    sampling_frequency: Annotated[
+        int | None, Option(callback=_AtLeastOne, help="show a row every so many batches")
+    ] = None,
+) -> int:
+    """Measure how fast this host reads the data of a params file, in this process."""
+    trainer = load_params(params).trainer
     rows = []
     for where, config in trainer.dataloaders():
         batches = GlobalBatches(partial(build_source, config.dump(), where), seed=trainer.init.seed)
-        count, distance = _epochs_of(batches.source, given.steps_per_epoch, where)
-        for epoch in range(given.num_epochs):
+        count, distance = _epochs_of(batches.source, steps_per_epoch, where)
+        for epoch in range(num_epochs):
             steps = range(epoch * distance, epoch * distance + count)
-            rows += _epoch(batches, steps, given.sampling_frequency, where, epoch)
+            rows += _epoch(batches, steps, sampling_frequency, where, epoch)
     return show(rows)
 
 
@@ -103,23 +120,3 @@ def _epoch(
             )
             done, num_bytes, samples, start_s = step, 0, 0, time.perf_counter()
     return rows
-
-
-_PROCESSOR = argument("data_processor", help="name of a data processor")
-
-COMMANDS = (
-    Command("list", "list the data processors", _list),
-    Command("info", "summarize a data processor", _info, (_PROCESSOR,)),
-    Command("describe", "list the keys of a data processor", _describe, (_PROCESSOR,)),
-    Command(
-        "benchmark",
-        "measure how fast this host reads the data of a params file",
-        _benchmark,
-        (
-            argument("params", type=Path, help="params file"),
-            argument("--num_epochs", type=int, default=1, help="epochs (default: 1)"),
-            argument("--steps_per_epoch", type=int, help="batches per epoch (default: all)"),
-            argument("--sampling_frequency", type=int, help="show a row every so many batches"),
-        ),
-    ),
-)

@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
-from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import tell, tell_paths
 from waferstream.config.phases import check_sections, load_params
 from waferstream.core.outputs import check_folder
 from waferstream.host.terminal import log_to_terminal
 
-app = App()
 
-
-@app.command("explore", example="waferstream explore params.yaml")
+@command("explore", "params.yaml")
 def explore(
     params: Annotated[Path, typer.Argument(help="YAML file with model, optimizer, data and loop")],
     cluster: Annotated[

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import Annotated
 
+from typer import Argument
+
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import print_rows, prints_json, show
-from waferstream.cli.tools.command import Command, argument
 from waferstream.machine.published import Comparison, comparisons, machine_named, published_names
 
 
-def _list(_given: argparse.Namespace) -> int:
+@command("machine list")
+def list_machines() -> int:
+    """List the systems and clusters that have a name."""
     rows = []
     for name in published_names():
         machine = machine_named(name)
@@ -25,8 +29,12 @@ def _list(_given: argparse.Namespace) -> int:
     return show(rows)
 
 
-def _show(given: argparse.Namespace) -> int:
-    found = comparisons(given.name)
+@command("machine show", "condor-galaxy-1")
+def show_machine(
+    name: Annotated[str, Argument(help="a system or a cluster, such as CS-3 or condor-galaxy-1")],
+) -> int:
+    """Print what was published of one, and what it is here."""
+    found = comparisons(name)
     if prints_json():
         return print_rows([_row(each) for each in found])
     return show([_cells(each) for each in found])
@@ -63,11 +71,3 @@ def _cells(compared: Comparison) -> dict[str, str]:
 
 def _amount(value: float, unit: str) -> str:
     return f"{value:,.0f} {unit}".strip() if value >= 1000 else f"{value:.4g} {unit}".strip()
-
-
-_NAME = argument("name", help="a system or a cluster, such as CS-3 or condor-galaxy-1")
-
-COMMANDS = (
-    Command("list", "list the systems and clusters that have a name", _list),
-    Command("show", "print what was published of one, and what it is here", _show, (_NAME,)),
-)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from pathlib import Path
+from typing import Annotated
 
+from typer import Argument, Option
+
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import show, tell_paths
+from waferstream.cli.tools.asked import Params
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
-from waferstream.cli.tools.command import Command, argument, field_rows, first_line
-from waferstream.cli.tools.config import stock_files
+from waferstream.cli.tools.config.files import stock_files
+from waferstream.cli.tools.described import field_rows, first_line
 from waferstream.config.phases import load_params
 from waferstream.core.config import load_yaml
 from waferstream.training.setup.model import make_model
 from waferstream.workload.models import MODELS, model_family
 
+_Model = Annotated[str, Argument(help="name of a model")]
 
-def _list(_given: argparse.Namespace) -> int:
+
+@command("model list")
+def list_models() -> int:
+    """List the models."""
     variants = _variants()
     rows = [
         {"name": name, "class": family.module.__name__, "variants": variants[name]}
@@ -34,50 +42,36 @@ def _variants() -> dict[str, list[str]]:
     return found
 
 
-def _info(given: argparse.Namespace) -> int:
-    family = model_family(given.model, "model")
+@command("model info", "gpt2")
+def summarize(model: _Model) -> int:
+    """Summarize a model."""
+    family = model_family(model, "model")
     summary = {
-        "name": given.model,
+        "name": model,
         "class": f"{family.module.__module__}.{family.module.__name__}",
         "about": first_line(family.module),
-        "variants": ", ".join(_variants()[given.model]),
+        "variants": ", ".join(_variants()[model]),
     }
     return show([{"field": key, "value": value} for key, value in summary.items()])
 
 
-def _describe(given: argparse.Namespace) -> int:
-    return show(field_rows(model_family(given.model, "model").config))
+@command("model describe", "gpt2")
+def describe(model: _Model) -> int:
+    """List the keys of a model."""
+    return show(field_rows(model_family(model, "model").config))
 
 
-def _init_checkpoint(given: argparse.Namespace) -> int:
-    """Write the initial weights that a run of a params file starts from."""
-    init = load_params(given.params).trainer.init
-    path = given.out / "checkpoint_0.mdl" if given.out.is_dir() else given.out
+@command("model init_checkpoint", "params.yaml -o initial.mdl")
+def init_checkpoint(
+    params: Params,
+    out: Annotated[
+        Path, Option("-o", "--out", help="file, or folder for checkpoint_0.mdl")
+    ] = Path(),
+) -> int:
+    """Write the initial weights of a params file."""
+    init = load_params(params).trainer.init
+    path = out / "checkpoint_0.mdl" if out.is_dir() else out
     new_file(path, "name another file with -o")
     model = make_model(init)
     write_weights(path, model.state_dict(), {"global_step": 0, "seed": init.seed})
     return tell_paths(path)
-
-
-_MODEL = argument("model", help="name of a model")
-
-COMMANDS = (
-    Command("list", "list the models", _list),
-    Command("info", "summarize a model", _info, (_MODEL,)),
-    Command("describe", "list the keys of a model", _describe, (_MODEL,)),
-    Command(
-        "init_checkpoint",
-        "write the initial weights of a params file",
-        _init_checkpoint,
-        (
-            argument("params", type=Path, help="params file"),
-            argument(
-                "-o",
-                "--out",
-                type=Path,
-                default=Path(),
-                help="file, or folder for checkpoint_0.mdl (default: here)",
-            ),
-        ),
-    ),
-)

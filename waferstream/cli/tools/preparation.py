@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from dataclasses import asdict, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tqdm import tqdm
+from typer import Argument, Option
 
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import print_rows, prints_json, show
-from waferstream.cli.tools.command import Command, argument
 from waferstream.config.schema.generator import field_docstrings
 from waferstream.core.config import dump_yaml, load_yaml, validate
 from waferstream.preparation.preparing import prepare
@@ -23,9 +24,34 @@ _LONGEST_TEXT = 100
 """Characters of a document that a table shows; ``--json`` has all."""
 
 
-def _preprocess(given: argparse.Namespace) -> int:
-    """Write the files of a dataset, and show the dataloader section that reads them."""
-    recipe = _recipe(given)
+Keys = make_dataclass(
+    "Keys",
+    [
+        (name, Annotated[str | None, Option(help=meaning.replace("``", ""))], None)
+        for name, meaning in field_docstrings(Recipe).items()
+        if name != "sources"
+    ],
+)
+"""Flags for the keys of a recipe."""
+
+
+@command("data preprocess", "texts --output_dir prepared --max_sequence_length 1024")
+def preprocess(
+    keys: Keys,  # type: ignore[valid-type]
+    sources: Annotated[
+        list[str] | None, Argument(help="files, folders or globs: text, .jsonl, .parquet")
+    ] = None,
+    config: Annotated[Path | None, Option(help="file with the same keys as the flags")] = None,
+) -> int:
+    """Turn texts, lines of JSON or tables into files of token sequences.
+
+    It prints the section of a params file that reads them.
+    """
+    typed = {name: value for name, value in asdict(keys).items() if value is not None}
+    if sources:
+        typed["sources"] = sources
+    read = {} if config is None else load_yaml(config)
+    recipe = validate(Recipe, read | typed, str(config or "waferstream data preprocess"))
     with tqdm(unit="file", disable=None, leave=False, file=sys.stderr) as bar:
 
         def told(done: int, of_all: int) -> None:
@@ -40,16 +66,6 @@ def _preprocess(given: argparse.Namespace) -> int:
         f"{packing.text()}.\n\nRead it with\n\n{dump_yaml({'train_dataloader': section})}", end=""
     )
     return 0
-
-
-def _recipe(given: argparse.Namespace) -> Recipe:
-    """Return the keys of a file, below those that were typed."""
-    keys = {} if given.config is None else load_yaml(given.config)
-    typed = {name: getattr(given, name) for name in Recipe.model_fields if name != "sources"}
-    keys |= {name: value for name, value in typed.items() if value is not None}
-    if given.sources:
-        keys["sources"] = given.sources
-    return validate(Recipe, keys, str(given.config or "waferstream data preprocess"))
 
 
 def _dataloader(recipe: Recipe) -> dict[str, Any]:
@@ -67,17 +83,25 @@ def _dataloader(recipe: Recipe) -> dict[str, Any]:
     return section
 
 
-def _view(given: argparse.Namespace) -> int:
-    """Show how full the sequences are, and one of them."""
-    sequence = read_sequence(given.place, given.sequence, given.tokenizer)
-    rows = sequence.tokens() if given.tokens else sequence.documents()
+@command("data view", "prepared --sequence 3")
+def view(
+    place: Annotated[Path, Argument(help="folder or file that was written")],
+    sequence: Annotated[int, Option(help="which one")] = 0,
+    tokens: Annotated[bool, Option(help="show each token instead")] = False,
+    tokenizer: Annotated[
+        str | None, Option(help="its folder or file (default: the one that wrote it)")
+    ] = None,
+) -> int:
+    """Show the documents of a prepared sequence, and how full all of them are."""
+    found = read_sequence(place, sequence, tokenizer)
+    rows = found.tokens() if tokens else found.documents()
     if prints_json():
         return print_rows(rows)
-    packing = packing_of(files_of(given.place))
+    packing = packing_of(files_of(place))
     if packing is not None:
         print(f"{packing.text()}.")
-    print(f"Sequence {sequence.number:,}, in {sequence.file}:\n")
-    shown = rows if given.tokens else [{**row, "text": _short(row["text"])} for row in rows]
+    print(f"Sequence {found.number:,}, in {found.file}:\n")
+    shown = rows if tokens else [{**row, "text": _short(row["text"])} for row in rows]
     return show(shown)
 
 
@@ -94,34 +118,3 @@ def _facts(packing: Packing) -> dict[str, Any]:
         "share_of_tokens": packing.share,
         "cost_of_padding": packing.cost_of_padding,
     }
-
-
-_KEYS = tuple(
-    argument(f"--{name}", help=" ".join(meaning.split("\n\n")[0].replace("``", "").split()))
-    for name, meaning in field_docstrings(Recipe).items()
-    if name != "sources"
-)
-
-COMMANDS = (
-    Command(
-        "preprocess",
-        "turn texts, lines of JSON or tables into files of token sequences",
-        _preprocess,
-        (
-            argument("sources", nargs="*", help="files, folders or globs: text, .jsonl, .parquet"),
-            argument("--config", type=Path, help="file with the same keys as the flags"),
-            *_KEYS,
-        ),
-    ),
-    Command(
-        "view",
-        "show the documents of a prepared sequence",
-        _view,
-        (
-            argument("place", type=Path, help="folder or file that was written"),
-            argument("--sequence", type=int, default=0, help="which one (default: 0)"),
-            argument("--tokens", action="store_true", help="show each token instead"),
-            argument("--tokenizer", help="its folder or file (default: the one that wrote it)"),
-        ),
-    ),
-)

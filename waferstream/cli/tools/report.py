@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import tell
 from waferstream.core.errors import ConfigError
 from waferstream.core.outputs import check_folder
@@ -20,10 +20,8 @@ from waferstream.reports.run.page import REPORT_NAME
 _SIMULATION = Path("simulation", "simulation.html")
 """The page of a simulation in the folder of a model."""
 
-app = App()
 
-
-@app.command("report", example="waferstream report model_dir --out report.html")
+@command("report", "model_dir --out report.html")
 def report(
     run: Annotated[
         Path,

@@ -8,18 +8,16 @@ from typing import Annotated
 
 import typer
 
-from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
 from waferstream.core.errors import ConfigError
 from waferstream.reports.run.kept import PARAMS_NAME, find_run, find_runs
 from waferstream.training.results.claim import claimed
 
-app = App()
-
 _RUN = "folder of a run, the beginning of its name, or a model's folder for its newest run"
 
 
-@app.command("list", example="waferstream runs list")
+@command("runs list")
 def list_runs(
     places: Annotated[
         list[Path] | None, typer.Argument(help="folders to search (default: this one)")
@@ -29,7 +27,7 @@ def list_runs(
     return show([run.row() for run in find_runs(places or [Path()])])
 
 
-@app.command("show", example="waferstream runs show model_dir")
+@command("runs show", "model_dir")
 def show_run(run: Annotated[Path, typer.Argument(help=_RUN)]) -> int:
     """Show a run: its figures, and where its files are; with --json its keys and curves, too."""
     found = find_run(run)
@@ -42,7 +40,7 @@ def show_run(run: Annotated[Path, typer.Argument(help=_RUN)]) -> int:
     return show([{"": key, found.name: value} for key, value in facts.items()])
 
 
-@app.command("compare", example="waferstream runs compare model_dir other_dir --out losses.png")
+@command("runs compare", "model_dir other_dir --out losses.png")
 def compare_runs(
     runs: Annotated[list[Path], typer.Argument(help=f"two or more of: {_RUN}")],
     out: Annotated[
@@ -66,7 +64,7 @@ def compare_runs(
     return show(compared(found))
 
 
-@app.command("rm", example="waferstream runs rm 20261128_123702_514")
+@command("runs rm", "20261128_123702_514")
 def remove_runs(
     runs: Annotated[list[Path], typer.Argument(help="folders or names of runs")],
     yes: Annotated[bool, typer.Option(help="do not ask")] = False,

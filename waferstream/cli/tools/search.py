@@ -10,8 +10,7 @@ from typing import Annotated, cast
 
 from typer import Option
 
-from appliance.user_code import importing_from
-from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import prints_json
 from waferstream.cli.tools.asked import Cluster, Outputs, Over, Params, Prices, grid_of, tokens_of
@@ -27,13 +26,10 @@ from waferstream.studies.grid import Axis
 from waferstream.studies.result import check_output
 from waferstream.studies.text import search_text
 
-app = App()
 
-
-@app.command(
+@command(
     "search",
-    example="waferstream search params.yaml --budget 300B --objective cost --most_days 30 "
-    "--over system=CS-2,CS-3",
+    "params.yaml --budget 300B --objective cost --most_days 30 --over system=CS-2,CS-3",
 )
 def search(
     params: Params,
@@ -67,8 +63,7 @@ def search(
     request = SimulationRequest(token_budget=tokens, prices=prices.spec)
     found = cluster_file(cluster)
     data = load_yaml(found) if found else {}
-    with importing_from((params.parent, Path())):
-        result = searching.search(params, data, space, goal, request, start_s)
+    result = searching.search(params, data, space, goal, request, start_s)
     for path in outputs:
         write_records(path, result.records)
     print(json_text(result.records) if prints_json() else search_text(result))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Option
 
-from appliance.user_code import importing_from
-from waferstream.cli.frame.commands import App
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import prints_json
 from waferstream.cli.tools.asked import Cluster, Outputs, Over, Params, Prices, grid_of, tokens_of
@@ -20,13 +18,11 @@ from waferstream.scaling.sweep import SimulationRequest
 from waferstream.studies.result import check_output
 from waferstream.studies.text import study_text, told
 
-app = App()
 
-
-@app.command(
+@command(
     "study",
-    example="waferstream study params.yaml --over scaling=strong,weak --over num_csx=1-64:x2 "
-    "--over system=CS-2,CS-3 --out curve.pdf --width column",
+    "params.yaml --over scaling=strong,weak --over num_csx=1-64:x2 --over system=CS-2,CS-3 "
+    "--out curve.pdf --width column",
 )
 def study(
     params: Params,
@@ -56,8 +52,7 @@ def study(
     from waferstream.studies.running import run_study  # noqa: PLC0415  (torch)
 
     request = SimulationRequest(token_budget=tokens, prices=prices.spec)
-    with importing_from((params.parent, Path())):
-        result = run_study(params, grid, cluster_file(cluster), request, start_s)
+    result = run_study(params, grid, cluster_file(cluster), request, start_s)
     for path in outputs:
         result.write(path, width)
     if prints_json():

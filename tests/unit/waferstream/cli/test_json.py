@@ -13,9 +13,10 @@ from cstorch import distributed
 from tests.support.host.tools import rows, tool
 from tests.support.management.embedded import Runs
 from tests.support.runs.tiny_run import TINY, write_run
+from waferstream.cli.app import COMMANDS
+from waferstream.cli.frame.commands import DECLARED
 from waferstream.cli.main import main
 from waferstream.cli.tools.checkpoint.files import write_weights
-from waferstream.cli.tools.command import TOOLS, tool_commands
 from waferstream.management.manager.embedded import this_process
 from waferstream.management.model.event import Ended
 from waferstream.management.model.inventory import QueueSpec, Session
@@ -88,8 +89,11 @@ CASES = {
 }
 """Words of every command, with the places of the fixture."""
 
-OTHERS = {"ctl export", "ctl login", "cluster serve"}
-"""Commands that need a management, or end with a signal."""
+OTHERS = {
+    *("ctl export", "ctl login", "cluster serve", "explore"),
+    *("compare", "report", "runs compare", "runs list", "runs rm", "runs show"),
+}
+"""Commands that need a management, or end with a signal; those with tests of their own."""
 
 GPT2 = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11}
 LEGACY = {
@@ -161,8 +165,10 @@ def _jobs() -> tuple[str, str]:
 
 
 def test_every_command_has_a_case() -> None:
-    commands = {f"{group} {each.name}".rstrip() for group in TOOLS for each in tool_commands(group)}
-    commands |= {"study", "search"}
+    tools = {name: entry for name, entry in COMMANDS.items() if entry.module.startswith("tools")}
+    for name, entry in tools.items():
+        entry.load(name)
+    commands = {name for name in DECLARED if {name, name.split()[0]} & tools.keys()}
     assert commands == set(CASES) | OTHERS
 
 

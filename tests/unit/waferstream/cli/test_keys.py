@@ -105,13 +105,13 @@ def test_keys_with_several_values_are_a_study(
     params: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With every other key that was typed; a flag that a study lacks is refused."""
-    asked: list[list[str]] = []
+    asked: list[dict[str, Any]] = []
     monkeypatch.chdir(params.parent)
-    monkeypatch.setattr("waferstream.cli.forms.run_study", lambda words, _: asked.append(words))
+    monkeypatch.setattr("waferstream.cli.forms.study", lambda **typed: asked.append(typed))
     words = ["--num-csx=1-4:x2", "--machine.swarmx.fan_out", "2,3", "--loop.max_steps=9"]
     main(["simulate", f"{params}", *words, "--json"])
     over = ["machine.swarmx.fan_out=2,3", "loop.max_steps=9", "num_csx=1-4:x2"]
-    assert asked == [[f"{params}", "--json", *(f"--over={each}" for each in over)]]
+    assert [(typed["params"], typed["over"]) for typed in asked] == [(params, over)]
     with pytest.raises(SystemExit) as ended:
         main(["simulate", f"{params}", *words, "--explain"])
     assert ended.value.code == 2
@@ -122,11 +122,11 @@ def test_study_of_several_values_takes_the_machine_of_the_folder(
     params: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one value does; and a number of systems that cannot be is handed on, to be refused."""
-    asked: list[list[str]] = []
+    asked: list[dict[str, Any]] = []
     (params.parent / "cluster.yaml").write_text("machine: {system: CS-3}\n")
     monkeypatch.chdir(params.parent)
-    monkeypatch.setattr("waferstream.cli.forms.run_study", lambda words, _: asked.append(words))
+    monkeypatch.setattr("waferstream.cli.forms.study", lambda **typed: asked.append(typed))
     main(["simulate", f"{params}", "--num_csx=0", "--machine.swarmx.fan_out=2,3"])
-    (words,) = asked
-    assert "--cluster=cluster.yaml" in words
-    assert "--over=num_csx=0" in words
+    (typed,) = asked
+    assert typed["cluster"] == Path("cluster.yaml")
+    assert "num_csx=0" in typed["over"]

@@ -5,33 +5,41 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
+from typer import Argument, Option
 
 from waferstream.checkpoint.reader import Reader
 from waferstream.checkpoint.writer import reseal
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
-from waferstream.cli.tools.checkpoint.convert import COMMANDS as CONVERSIONS
+from waferstream.cli.tools.asked import Params
 from waferstream.cli.tools.checkpoint.files import local_path, new_file, write_weights
-from waferstream.cli.tools.command import Command, argument
 from waferstream.config.phases import load_params
 from waferstream.host.files import replacing
 from waferstream.training.checkpoints.pruning import pruned_model
 
+_Checkpoint = Annotated[str, Argument(help="checkpoint file")]
+_Target = Annotated[str, Argument(help="file, or folder that ends in /")]
 
-def _info(given: argparse.Namespace) -> int:
-    path = local_path(given.ckpt_path)
+
+@command("checkpoint info", "model_dir/checkpoint_120.mdl")
+def summarize(
+    ckpt_path: _Checkpoint,
+    list_objects: Annotated[bool, Option("-l", "--list_objects", help="list the tensors")] = False,
+) -> int:
+    """Summarize a checkpoint."""
+    path = local_path(ckpt_path)
     reader = Reader(path)
     rows = [
         {"key": key, "shape": spec.shape, "dtype": spec.dtype, "bytes": reader.stored_bytes(key)}
         for key, spec in reader.tensors.items()
     ]
-    if given.list_objects:
+    if list_objects:
         return show(rows)
     stat = path.stat()
     summary = {
@@ -44,15 +52,20 @@ def _info(given: argparse.Namespace) -> int:
     return show([{"field": key, "value": value} for key, value in summary.items()])
 
 
-def _diff(given: argparse.Namespace) -> int:
-    """Compare two checkpoints, tensor by tensor; return 1 if they differ."""
-    left, right = (
-        Reader(local_path(path)) for path in (given.left_checkpoint, given.right_checkpoint)
-    )
+@command("checkpoint diff", "model_dir/checkpoint_100.mdl model_dir/checkpoint_120.mdl")
+def diff(
+    left_checkpoint: _Checkpoint,
+    right_checkpoint: _Checkpoint,
+    tensor_comparison_op: Annotated[
+        Literal["equal", "allclose"], Option(help="how values are compared")
+    ] = "equal",
+) -> int:
+    """Compare two checkpoints, tensor by tensor; the exit code is 1 if they differ."""
+    left, right = (Reader(local_path(path)) for path in (left_checkpoint, right_checkpoint))
     rows = [
         {"key": key, "difference": found}
         for key in {**left.tensors, **right.tensors}
-        if (found := _tensor_difference(left, right, key, given.tensor_comparison_op))
+        if (found := _tensor_difference(left, right, key, tensor_comparison_op))
     ]
     rows += [
         {"key": key, "difference": f"{left.objects.get(key)!r} and {right.objects.get(key)!r}"}
@@ -81,21 +94,24 @@ def _tensor_difference(left: Reader, right: Reader, key: str, op: str) -> str | 
     return f"largest difference {np.abs(a.astype(np.float64) - b.astype(np.float64)).max():.3g}"
 
 
-def _copy(given: argparse.Namespace) -> int:
-    return tell_paths(_copied(given))
+@command("checkpoint copy", "model_dir/checkpoint_120.mdl kept.mdl")
+def copy(source_path: _Checkpoint, dest_path: _Target) -> int:
+    """Copy a checkpoint."""
+    return tell_paths(_copied(source_path, dest_path))
 
 
-def _move(given: argparse.Namespace) -> int:
-    source = local_path(given.source_path)
-    target = _copied(given)
-    source.unlink()
+@command("checkpoint move", "model_dir/checkpoint_120.mdl kept.mdl")
+def move(source_path: _Checkpoint, dest_path: _Target) -> int:
+    """Move a checkpoint."""
+    target = _copied(source_path, dest_path)
+    local_path(source_path).unlink()
     return tell_paths(target)
 
 
-def _copied(given: argparse.Namespace) -> Path:
+def _copied(source_path: str, dest_path: str) -> Path:
     """Copy a complete checkpoint atomically and return its new path."""
-    source, target = local_path(given.source_path), local_path(given.dest_path)
-    if given.dest_path.endswith("/") or target.is_dir():
+    source, target = local_path(source_path), local_path(dest_path)
+    if dest_path.endswith("/") or target.is_dir():
         target = target / source.name
     Reader(source)  # refuses what is no complete checkpoint
     new_file(target).parent.mkdir(parents=True, exist_ok=True)
@@ -104,9 +120,10 @@ def _copied(given: argparse.Namespace) -> Path:
     return target
 
 
-def _verify(given: argparse.Namespace) -> int:
-    """Check every byte of a checkpoint."""
-    path = local_path(given.ckpt_path)
+@command("checkpoint verify", "model_dir/checkpoint_120.mdl")
+def verify(ckpt_path: _Checkpoint) -> int:
+    """Check the checksums of a checkpoint, and so every byte of it."""
+    path = local_path(ckpt_path)
     reader = Reader(path)
     reader.verify()
     row = {"path": path, "checksums": reader.has_checksums, "tensors": len(reader.tensors)}
@@ -116,9 +133,10 @@ def _verify(given: argparse.Namespace) -> int:
     return tell(f"{path} is as it was written: {len(reader.tensors)} tensors", **row)
 
 
-def _seal(given: argparse.Namespace) -> int:
-    """Write a copy with checksums of a checkpoint that has none, or that was changed on purpose."""
-    source, target = local_path(given.source_path), local_path(given.dest_path)
+@command("checkpoint seal", "model_dir/checkpoint_120.mdl sealed.mdl")
+def seal(source_path: _Checkpoint, dest_path: _Target) -> int:
+    """Copy a checkpoint and add checksums: it has none, or was changed on purpose."""
+    source, target = local_path(source_path), local_path(dest_path)
     new_file(target).parent.mkdir(parents=True, exist_ok=True)
     with replacing(target, durable=True) as partial:
         shutil.copyfile(source, partial)
@@ -126,72 +144,26 @@ def _seal(given: argparse.Namespace) -> int:
     return tell_paths(target)
 
 
-def _delete(given: argparse.Namespace) -> int:
-    path = local_path(given.ckpt_path)
+@command("checkpoint delete", "model_dir/checkpoint_100.mdl")
+def delete(ckpt_path: _Checkpoint) -> int:
+    """Delete a checkpoint."""
+    path = local_path(ckpt_path)
     Reader(path)  # refuses what is no complete checkpoint
     path.unlink()
     return tell(f"Deleted checkpoint {path}", path=path)
 
 
-def _prune(given: argparse.Namespace) -> int:
-    """Write a copy of a trained model that is pruned at once."""
-    target = new_file(local_path(given.dest_path))
-    params, source = load_params(given.params), local_path(given.ckpt_path)
-    model = pruned_model(params, source, given.sparsity, given.num_batches)
+@command("checkpoint prune", "params.yaml dense.mdl sparse.mdl --sparsity 0.75")
+def prune(
+    params: Params,
+    ckpt_path: _Checkpoint,
+    dest_path: Annotated[str, Argument(help="file to write")],
+    sparsity: Annotated[float, Option(help="share of zeros, from 0 to 1")],
+    num_batches: Annotated[int, Option(help="batches of calibration")] = 8,
+) -> int:
+    """Set weights of a trained model to zero at once, and change the others to make up for it."""
+    target = new_file(local_path(dest_path))
+    model = pruned_model(load_params(params), local_path(ckpt_path), sparsity, num_batches)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_weights(target, model.state_dict(), {"global_step": 0})
     return tell_paths(target)
-
-
-def _path(name: str, meaning: str = "checkpoint file") -> Any:
-    return argument(name, help=meaning)
-
-
-_SOURCE_AND_TARGET = (_path("source_path"), _path("dest_path", "file, or folder that ends in /"))
-
-COMMANDS = (
-    *CONVERSIONS,
-    Command(
-        "info",
-        "summarize a checkpoint",
-        _info,
-        (
-            _path("ckpt_path"),
-            argument("-l", "--list_objects", action="store_true", help="list the tensors"),
-        ),
-    ),
-    Command(
-        "diff",
-        "compare two checkpoints; exit code 1 if they differ",
-        _diff,
-        (
-            _path("left_checkpoint"),
-            _path("right_checkpoint"),
-            argument(
-                "--tensor_comparison_op",
-                choices=("equal", "allclose"),
-                default="equal",
-                help="how values are compared (default: equal)",
-            ),
-        ),
-    ),
-    Command("copy", "copy a checkpoint", _copy, _SOURCE_AND_TARGET),
-    Command("move", "move a checkpoint", _move, _SOURCE_AND_TARGET),
-    Command("verify", "check the checksums of a checkpoint", _verify, (_path("ckpt_path"),)),
-    Command("seal", "copy a checkpoint and add checksums", _seal, _SOURCE_AND_TARGET),
-    Command(
-        "prune",
-        "set weights of a trained model to zero at once, and change the others to make up for it",
-        _prune,
-        (
-            argument("params", type=Path, help="params file of the model and its training data"),
-            _path("ckpt_path"),
-            _path("dest_path", "file to write"),
-            argument("--sparsity", type=float, required=True, help="share of zeros, from 0 to 1"),
-            argument(
-                "--num_batches", type=int, default=8, help="batches of calibration (default: 8)"
-            ),
-        ),
-    ),
-    Command("delete", "delete a checkpoint", _delete, (_path("ckpt_path"),)),
-)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+import typer
+from typer import Argument, Option
 
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import show, tell_paths
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
-from waferstream.cli.tools.command import Command, argument
 from waferstream.config.phases import load_params
 from waferstream.core.config import dump_yaml
 from waferstream.core.errors import ConfigError
@@ -43,10 +46,64 @@ from waferstream.workload.weight_files import read_weights
 log = logging.getLogger("waferstream")
 
 HF, ZOO = "hf", "zoo"
-OURS = ("cs-auto", "cs-current")
+Format = Literal["hf", "zoo", "cs-auto", "cs-current"]
 
 
-def _list(given: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Formats:
+    """Flags that say what is converted into what."""
+
+    src_fmt: Annotated[Format, Option("--src-fmt", help="format of the source")]
+    tgt_fmt: Annotated[Format, Option("--tgt-fmt", help="format of the target")]
+    model: Annotated[
+        str | None,
+        Option(help=f"family of a model of transformers: {', '.join(sorted(CONVERSIONS))}"),
+    ] = None
+    output_dir: Annotated[
+        Path | None, Option("--output-dir", help="folder of the target (default: of the source)")
+    ] = None
+
+    def check(self) -> None:
+        """Raise ConfigError unless both formats differ."""
+        if self.src_fmt == self.tgt_fmt:
+            raise ConfigError(
+                "the formats of source and target must differ",
+                code="formats-not-convertible",
+                where="--src-fmt, --tgt-fmt",
+                value=f"{self.src_fmt}, {self.tgt_fmt}",
+            )
+
+    def folder_of(self, source: Path) -> Path:
+        """Return the folder of the target, which is made."""
+        folder = self.output_dir or source.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @property
+    def family(self) -> Conversion:
+        """What converts a model of transformers; ConfigError if none is named."""
+        if self.model is None:
+            raise ConfigError(
+                "the family of the model must be named",
+                code="missing-key",
+                where="--model",
+                rule=CONVERSIONS.rule,
+            )
+        if self.model not in CONVERSIONS:
+            raise typer.BadParameter(
+                f"{self.model!r} is not {CONVERSIONS.rule}", param_hint="--model"
+            )
+        return CONVERSIONS[self.model]
+
+
+_CONFIG_HELP = "config.json of transformers, or a params file"
+
+
+@command("checkpoint list", "gpt2")
+def list_conversions(
+    model: Annotated[str | None, Argument(help="family of a model")] = None,
+) -> int:
+    """List what can be converted."""
     rows = [
         {
             "model": name,
@@ -55,93 +112,89 @@ def _list(given: argparse.Namespace) -> int:
             "as": family.architecture,
         }
         for name, family in sorted(CONVERSIONS.items())
-        if given.model in (None, name)
+        if model in (None, name)
     ]
     return show(rows)
 
 
-def _convert(given: argparse.Namespace) -> int:
-    """Convert weights and configuration; print the files that were written."""
-    _check_formats(given)
-    folder = given.output_dir or given.checkpoint.parent
-    folder.mkdir(parents=True, exist_ok=True)
+@command(
+    "checkpoint convert",
+    "model.mdl --model gpt2 --src-fmt cs-current --tgt-fmt hf --config params.yaml",
+)
+def convert(
+    checkpoint: Annotated[
+        Path, Argument(help="weights of transformers, or a .mdl file of ours or the vendor")
+    ],
+    config: Annotated[Path, Option(help=_CONFIG_HELP)],
+    formats: Formats,
+    hf_shard_size: Annotated[str, Option("--hf-shard-size", help="size of a file")] = "10GB",
+    export_safetensors: Annotated[
+        bool, Option("--export-safetensors", help="write safetensors")
+    ] = False,
+    drop_unmatched_keys: Annotated[
+        bool, Option("--drop-unmatched-keys", help="leave others out")
+    ] = False,
+) -> int:
+    """Convert weights: of transformers (hf), of the vendor's Model Zoo (zoo), ours.
+
+    It prints the files that were written.
+    """
+    formats.check()
+    part_bytes = _num_bytes(hf_shard_size)
+    folder = formats.folder_of(checkpoint)
     configs: list[Path] = []
-    if given.src_fmt == HF:
-        section, configs = _to_our_config(_family(given), given.config, folder)
+    if formats.src_fmt == HF:
+        section, configs = _to_our_config(formats.family, config, folder)
+        weights = _theirs_as_ours(formats.family, checkpoint, section, drop_unmatched_keys)
+        ids = special_tokens(read_json(config))
     else:
-        section = load_params(given.config).trainer.init.model.dump()
-    weights = _our_weights(given, section)
-    if given.tgt_fmt == HF:
-        ids = read_special_tokens(given.config, given.checkpoint)
-        configs = [_to_hf_config(_family(given), section, given.config, folder, ids)]
-        theirs = _family(given).to_theirs(weights, section)
-        written = write_hf(folder, theirs, given.hf_shard_size, given.export_safetensors)
+        section, ids = load_params(config).trainer.init.model.dump(), {}
+        weights = of_our_names(read_weights(checkpoint), section)
+    stem = checkpoint.stem.split(".")[0]
+    if formats.tgt_fmt == HF:
+        own_ids = read_special_tokens(config, checkpoint)
+        configs = [_to_hf_config(formats.family, section, config, folder, own_ids)]
+        theirs = formats.family.to_theirs(weights, section)
+        written = write_hf(folder, theirs, part_bytes, export_safetensors)
+    elif formats.tgt_fmt == ZOO:
+        written = [_write_zoo(_new(folder / f"{stem}_to_zoo.mdl"), weights, section)]
     else:
-        written = [_write_ours(given, folder, weights, section)]
-    return tell_paths(*written, *configs, *_copy_tokenizer(given.config.parent, folder))
+        written = [_new(folder / f"{stem}_to_cs.mdl")]
+        kept = {SPECIAL_TOKENS: ids} if ids else {}
+        write_weights(written[0], weights, {"global_step": 0, **kept})
+    return tell_paths(*written, *configs, *_copy_tokenizer(config.parent, folder))
 
 
-def _convert_config(given: argparse.Namespace) -> int:
-    _check_formats(given)
-    family, folder = _family(given), given.output_dir or given.config.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    if given.tgt_fmt == HF:
-        section = load_params(given.config).trainer.init.model.dump()
-        ids = read_special_tokens(given.config)
-        configs = [_to_hf_config(family, section, given.config, folder, ids)]
+@command("checkpoint convert-config", "config.json --model gpt2 --src-fmt hf --tgt-fmt cs-current")
+def convert_config(config: Annotated[Path, Argument(help=_CONFIG_HELP)], formats: Formats) -> int:
+    """Convert a configuration only."""
+    formats.check()
+    folder = formats.folder_of(config)
+    if formats.tgt_fmt == HF:
+        section = load_params(config).trainer.init.model.dump()
+        ids = read_special_tokens(config)
+        configs = [_to_hf_config(formats.family, section, config, folder, ids)]
     else:
-        configs = _to_our_config(family, given.config, folder)[1]
-    return tell_paths(*configs, *_copy_tokenizer(given.config.parent, folder))
+        configs = _to_our_config(formats.family, config, folder)[1]
+    return tell_paths(*configs, *_copy_tokenizer(config.parent, folder))
 
 
-def _check_formats(given: argparse.Namespace) -> None:
-    """Raise ConfigError unless both formats are there, and differ."""
-    if given.src_fmt == given.tgt_fmt:
-        raise ConfigError(
-            "the formats of source and target must differ",
-            code="formats-not-convertible",
-            where="--src-fmt, --tgt-fmt",
-            value=f"{given.src_fmt}, {given.tgt_fmt}",
-        )
-
-
-def _family(given: argparse.Namespace) -> Conversion:
-    """Return what converts a model of transformers; ConfigError if none is named."""
-    if given.model is None:
-        raise ConfigError(
-            "the family of the model must be named",
-            code="missing-key",
-            where="--model",
-            rule=CONVERSIONS.rule,
-        )
-    return CONVERSIONS[given.model]
-
-
-def _our_weights(given: argparse.Namespace, section: dict[str, Any]) -> Weights:
-    """Return the weights of the source by our names."""
-    if given.src_fmt != HF:
-        return of_our_names(read_weights(given.checkpoint), section)
-    family, weights = _family(given), read_hf(given.checkpoint)
-    if given.drop_unmatched_keys:
+def _theirs_as_ours(
+    family: Conversion, checkpoint: Path, section: dict[str, Any], drops_unmatched: bool
+) -> Weights:
+    """Return the weights of transformers by our names."""
+    weights = read_hf(checkpoint)
+    if drops_unmatched:
         weights = family.matched(weights, section)
     return {name: weight.float() for name, weight in family.to_ours(weights, section).items()}
 
 
-def _write_ours(
-    given: argparse.Namespace, folder: Path, weights: Weights, section: dict[str, Any]
-) -> Path:
-    """Write a checkpoint of ours, or one of the vendor's zoo; return its path."""
-    stem = given.checkpoint.stem.split(".")[0]
-    if given.tgt_fmt == ZOO:
-        target = _new(folder / f"{stem}_to_zoo.mdl")
-        theirs = PUBLISHED[ZOO].to_theirs(weights, section)
-        own = {name: weight.clone() for name, weight in theirs.items()}
-        with replacing(target, durable=True) as partial:  # which cstorch.load reads as well
-            torch.save({"model": own}, partial)
-        return target
-    target = _new(folder / f"{stem}_to_cs.mdl")
-    ids = special_tokens(read_json(given.config)) if given.src_fmt == HF else {}
-    write_weights(target, weights, {"global_step": 0, **({SPECIAL_TOKENS: ids} if ids else {})})
+def _write_zoo(target: Path, weights: Weights, section: dict[str, Any]) -> Path:
+    """Write a checkpoint of the vendor's zoo, which cstorch.load reads as well; return its path."""
+    theirs = PUBLISHED[ZOO].to_theirs(weights, section)
+    own = {name: weight.clone() for name, weight in theirs.items()}
+    with replacing(target, durable=True) as partial:
+        torch.save({"model": own}, partial)
     return target
 
 
@@ -240,49 +293,9 @@ _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def _num_bytes(text: str) -> int:
-    """Parse ``10GB``; ValueError for any other text, which argparse reports."""
+    """Parse ``10GB``."""
     number, unit = text[:-2], text[-2:].upper()
-    if unit not in _UNITS or not 0 < float(number) < inf:
-        raise ValueError(text)
-    return int(float(number) * _UNITS[unit])
-
-
-_FORMATS = (
-    argument("--model", choices=sorted(CONVERSIONS), help="family of a model of transformers"),
-    argument("--src-fmt", required=True, choices=(HF, ZOO, *OURS), help="format of the source"),
-    argument("--tgt-fmt", required=True, choices=(HF, ZOO, *OURS), help="format of the target"),
-    argument("--output-dir", type=Path, help="folder of the target (default: of the source)"),
-)
-_CONFIG_HELP = "config.json of transformers, or a params file"
-
-COMMANDS = (
-    Command(
-        "convert",
-        "convert weights: of transformers (hf), of the vendor's Model Zoo (zoo), ours",
-        _convert,
-        (
-            argument(
-                "checkpoint",
-                type=Path,
-                help="weights of transformers, or a .mdl file of ours or the vendor",
-            ),
-            *_FORMATS,
-            argument("--config", type=Path, required=True, help=_CONFIG_HELP),
-            argument("--hf-shard-size", type=_num_bytes, default="10GB", help="size of a file"),
-            argument("--export-safetensors", action="store_true", help="write safetensors"),
-            argument("--drop-unmatched-keys", action="store_true", help="leave others out"),
-        ),
-    ),
-    Command(
-        "convert-config",
-        "convert a configuration only",
-        _convert_config,
-        (argument("config", type=Path, help=_CONFIG_HELP), *_FORMATS),
-    ),
-    Command(
-        "list",
-        "list what can be converted",
-        _list,
-        (argument("model", nargs="?", help="family of a model"),),
-    ),
-)
+    with suppress(ValueError):
+        if unit in _UNITS and 0 < float(number) < inf:
+            return int(float(number) * _UNITS[unit])
+    raise typer.BadParameter(f"{text!r} must be a size such as 10GB", param_hint="--hf-shard-size")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from typer import Argument
+
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import show, tell
-from waferstream.cli.tools.command import Command, argument
-from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
+from waferstream.cli.tools.ctl.connection import Management
 from waferstream.cli.tools.ctl.host import HostLoad, load_of_this_host
 from waferstream.cli.tools.ctl.tables import Row, labels_text
 from waferstream.management.client.client import Client, EmbeddedClient
@@ -111,46 +113,45 @@ def _job_id(workflow: Workflow | None) -> str:
     return running[-1] if running else workflow.name
 
 
-def _cluster(given: argparse.Namespace) -> int:
-    with management(given) as client:
+_Node = Annotated[str, Argument(help="a system or MemoryX group of `ctl get cluster`")]
+
+
+@command("ctl get cluster")
+def list_systems(at: Management) -> int:
+    """List the systems, and who holds them."""
+    with at.client() as client:
         usage = Usage.of(client)
         is_here = isinstance(client, EmbeddedClient)
     hosts = [host_row(load_of_this_host(), usage.workflows)] if is_here else []
     return show([*hosts, *system_rows(usage)])
 
 
-def _nodegroups(given: argparse.Namespace) -> int:
-    with management(given) as client:
+@command("ctl get nodegroups")
+def list_groups(at: Management) -> int:
+    """List the MemoryX groups, and who holds them."""
+    with at.client() as client:
         return show(group_rows(Usage.of(client)))
 
 
-def _set_node(given: argparse.Namespace) -> int:
-    with management(given) as client:
-        client.do(SetNode(name=given.name, state=given.state))
-    return tell(f"node/{given.name} is {given.state}", name=given.name, state=given.state)
+@command("ctl node drain", "system-0")
+def drain(name: _Node, at: Management) -> int:
+    """Let what runs on a node end, and start nothing new there."""
+    return _set_node(at, name, "drained")
 
 
-_NODE = argument("name", help="a system or MemoryX group of `ctl get cluster`")
+@command("ctl node taint", "group-0")
+def taint(name: _Node, at: Management) -> int:
+    """Take a faulty node out of use."""
+    return _set_node(at, name, "tainted")
 
-COMMANDS = (
-    Command(
-        "get cluster",
-        "list the systems, and who holds them",
-        _cluster,
-        MANAGEMENT_FLAGS,
-    ),
-    Command(
-        "get nodegroups",
-        "list the MemoryX groups, and who holds them",
-        _nodegroups,
-        MANAGEMENT_FLAGS,
-    ),
-    *(
-        Command(f"node {verb}", about, _set_node, (_NODE, *MANAGEMENT_FLAGS), {"state": state})
-        for verb, state, about in (
-            ("drain", "drained", "let what runs on a node end, and start nothing new there"),
-            ("taint", "tainted", "take a faulty node out of use"),
-            ("restore", "ok", "take a node into use again"),
-        )
-    ),
-)
+
+@command("ctl node restore", "system-0")
+def restore(name: _Node, at: Management) -> int:
+    """Take a node into use again."""
+    return _set_node(at, name, "ok")
+
+
+def _set_node(at: Management, name: str, state: NodeState) -> int:
+    with at.client() as client:
+        client.do(SetNode(name=name, state=state))
+    return tell(f"node/{name} is {state}", name=name, state=state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import socket
@@ -10,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.site import site_defaults
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import show, tell
-from waferstream.cli.tools.command import Command
 from waferstream.cli.tools.ctl.tables import Row
 from waferstream.core.units import format_bytes
 
@@ -38,8 +37,9 @@ def load_of_this_host() -> HostLoad:
     return HostLoad(socket.gethostname(), cpu, 1 - sizes["MemAvailable"] / sizes["MemTotal"])
 
 
-def _volumes(_given: argparse.Namespace) -> int:
-    """Show the folders of the site; a job reads the file system of its host anyway."""
+@command("ctl get volumes")
+def list_volumes() -> int:
+    """List the folders that jobs can read: the file system of their host, and those of the site."""
     site = site_defaults()
     found = {"/": "file system of the host"}
     found |= {str(path): "mount_dirs of the site" for path in site.mount_dirs}
@@ -57,7 +57,9 @@ def _volume(path: Path, about: str) -> Row:
     }
 
 
-def _worker_cache(_given: argparse.Namespace) -> int:
+@command("ctl get worker-cache")
+def show_worker_cache() -> int:
+    """Show copies of data on this host."""
     from cstorch import distributed  # noqa: PLC0415  (torch)
 
     root = Path(distributed.WORKER_CACHE_ROOT)
@@ -71,16 +73,11 @@ def _worker_cache(_given: argparse.Namespace) -> int:
     return show([row])
 
 
-def _clear_worker_cache(_given: argparse.Namespace) -> int:
+@command("ctl clear-worker-cache")
+def clear_worker_cache() -> int:
+    """Delete the copies of data on this host."""
     from cstorch import distributed  # noqa: PLC0415  (torch)
 
     shutil.rmtree(distributed.WORKER_CACHE_ROOT, ignore_errors=True)
     host = socket.gethostname()
     return tell(f"Worker cache cleared on {host}", NAME=host)
-
-
-COMMANDS = (
-    Command("get volumes", "list the folders that jobs can read", _volumes),
-    Command("get worker-cache", "show copies of data on this host", _worker_cache),
-    Command("clear-worker-cache", "delete the copies of data on this host", _clear_worker_cache),
-)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -12,11 +11,14 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import typer
+from typer import Argument, Option
+
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import ask_for_no_pager, print_rows, prints_json, show, tell
-from waferstream.cli.tools.command import Command, argument
-from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management, names_of_jobs
+from waferstream.cli.tools.ctl.connection import Job, Management, names_of_jobs
 from waferstream.cli.tools.ctl.tables import Row, expected_start, job_rows
 from waferstream.core.config import dump_yaml
 from waferstream.core.errors import ConfigError
@@ -40,27 +42,42 @@ _LOOK_S = 2.0  # between two looks at a list that is watched
 _CLEAR = "\x1b[H\x1b[2J"  # the screen of a terminal
 
 
-def _list(given: argparse.Namespace) -> int:
-    with management(given) as client:
-        if not given.watch:
-            return show(_rows(client, given))
-        return _watch(client, given)
+@command("ctl get jobs", "--all-states --label team=a")
+def list_jobs(
+    *,
+    all_states: Annotated[
+        bool, Option("-a", "--all-states", help="also those of the past week")
+    ] = False,
+    label: Annotated[str | None, Option("-l", "--label", help="key=value,...")] = None,
+    user: Annotated[str | None, Option("-u", "--user", help="those of one user")] = None,
+    watch: Annotated[
+        bool, Option("-w", "--watch", help="show the list again when it changes")
+    ] = False,
+    at: Management,
+) -> int:
+    """List unfinished jobs by priority and age."""
+    try:
+        labels = {} if label is None else _labels(label)
+    except ConfigError as error:
+        raise typer.BadParameter(error.what, param_hint="--label") from error
+    asked = ListWorkflows(all_states=all_states, labels=labels, user=user)
+    with at.client() as client:
+        return _watch(client, asked) if watch else show(_rows(client, asked))
 
 
-def _rows(client: Client, given: argparse.Namespace) -> list[Row]:
-    asked = ListWorkflows(all_states=given.all_states, labels=given.label, user=given.user)
+def _rows(client: Client, asked: ListWorkflows) -> list[Row]:
     workflows = client.do(asked)
     expected = {each.workflow: each for each in client.do(ListExplanations())}
     pages = client.do(ReadVersion()).pages
-    return job_rows(workflows, expected, time.time(), given.all_states, pages)
+    return job_rows(workflows, expected, time.time(), asked.all_states, pages)
 
 
-def _watch(client: Client, given: argparse.Namespace) -> int:
+def _watch(client: Client, asked: ListWorkflows) -> int:
     """Show the list whenever it changes, until the user interrupts it."""
     shown: list[Row] | None = None
     ask_for_no_pager(True)
     while True:
-        rows = _rows(client, given)
+        rows = _rows(client, asked)
         told = [{**row, "AGE": "", "DURATION": ""} for row in rows]
         if told != shown:
             if sys.stdout.isatty():
@@ -71,15 +88,24 @@ def _watch(client: Client, given: argparse.Namespace) -> int:
         time.sleep(_LOOK_S)
 
 
-def _get(given: argparse.Namespace) -> int:
-    with management(given) as client:
-        workflow = client.do(ReadWorkflow(name=given.name))
-        if given.output == "table" and not prints_json():
+@command("ctl get job", "wsjob-1")
+def show_job(
+    *,
+    name: Job,
+    output: Annotated[
+        Literal["table", "yaml", "json"], Option("-o", "--output", help="form")
+    ] = "table",
+    at: Management,
+) -> int:
+    """Show a job with its workflow."""
+    with at.client() as client:
+        workflow = client.do(ReadWorkflow(name=name))
+        if output == "table" and not prints_json():
             pages = client.do(ReadVersion()).pages
             rows = job_rows([workflow], {}, time.time(), all_states=True, dashboard=pages)
-            return show([row for row in rows if given.name in row.values()])
-    found = _document(workflow, given.name)
-    print(json.dumps(found, indent=2) if given.output != "yaml" else dump_yaml(found).rstrip())
+            return show([row for row in rows if name in row.values()])
+    found = _document(workflow, name)
+    print(json.dumps(found, indent=2) if output != "yaml" else dump_yaml(found).rstrip())
     return 0
 
 
@@ -90,9 +116,11 @@ def _document(workflow: Workflow, name: str) -> dict[str, Any]:
     return found if job is None else {**job, "workflow": found}
 
 
-def _explain(given: argparse.Namespace) -> int:
-    with management(given) as client:
-        found = client.do(Explain(name=given.name))
+@command("ctl explain", "wsjob-1")
+def explain(name: Job, at: Management) -> int:
+    """Say why a job waits, when it starts, and what would start it sooner."""
+    with at.client() as client:
+        found = client.do(Explain(name=name))
     return tell("\n".join(_explanation_lines(found)), **found.model_dump(mode="json"))
 
 
@@ -106,10 +134,14 @@ def _explanation_lines(found: Explanation) -> list[str]:
     return lines + [f"sooner: {each}" for each in found.sooner]
 
 
-def _cancel(given: argparse.Namespace) -> int:
-    """Cancel jobs; a program that runs on this host is interrupted, which ends its cluster."""
-    names = _without_kind(given.names)
-    with management(given) as client:
+@command("ctl cancel", "wsjob-1 wsjob-2")
+def cancel(
+    names: Annotated[list[str], Argument(help="jobs or workflows", autocompletion=names_of_jobs)],
+    at: Management,
+) -> int:
+    """End jobs and their programs; one on this host is interrupted, which ends its cluster."""
+    names = _without_kind(names)
+    with at.client() as client:
         for name in names:
             workflow = client.do(Cancel(name=name))
             if workflow.submission.process is not None:
@@ -134,8 +166,18 @@ def _interrupting_signal(pid: int) -> signal.Signals:
     return signal.SIGTERM if mask >> (signal.SIGINT - 1) & 1 else signal.SIGINT
 
 
-def _label(given: argparse.Namespace) -> int:
-    name, *words = _without_kind(given.words)
+@command("ctl label", "wsjob-1 team=a")
+def label(
+    words: Annotated[
+        list[str],
+        Argument(
+            help="the job; then key=value adds one, key- removes one", autocompletion=names_of_jobs
+        ),
+    ],
+    at: Management,
+) -> int:
+    """Add and remove labels."""
+    name, *words = _without_kind(words)
     labels: dict[str, str | None] = {}
     for word in words:
         if word.endswith("-") and "=" not in word:
@@ -144,7 +186,7 @@ def _label(given: argparse.Namespace) -> int:
             labels.update(_labels(word))
     if not labels:
         raise ConfigError("labels must be given", code="label-form", where=name)
-    with management(given) as client:
+    with at.client() as client:
         kept = client.do(Label(name=name, labels=labels)).submission.labels
     return tell(f"job/{name} was patched", name=name, labels=dict(kept))
 
@@ -167,84 +209,12 @@ def _labels(text: str) -> dict[str, str]:
     return labels
 
 
-def _label_filter(text: str) -> dict[str, str]:
-    try:
-        return _labels(text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(error.what) from error
-
-
-def _set_priority(given: argparse.Namespace) -> int:
-    with management(given) as client:
-        client.do(SetPriority(name=given.name, priority=PRIORITIES[given.priority]))
-    text = f"successfully updated {given.name} job priority to {given.priority}"
-    return tell(text, name=given.name, priority=given.priority)
-
-
-NAME = argument(
-    "name", help="the job, wsjob-..., or its workflow, wflow-...", complete=names_of_jobs
-)
-
-_LIST_FLAGS = (
-    argument("-a", "--all-states", action="store_true", help="also those of the past week"),
-    argument("-l", "--label", type=_label_filter, default={}, help="key=value,..."),
-    argument("-u", "--user", help="those of one user"),
-    argument("-w", "--watch", action="store_true", help="show the list again when it changes"),
-)
-
-COMMANDS = (
-    Command(
-        "get jobs",
-        "list unfinished jobs by priority and age",
-        _list,
-        (
-            *_LIST_FLAGS,
-            *MANAGEMENT_FLAGS,
-        ),
-    ),
-    Command(
-        "get job",
-        "show a job with its workflow",
-        _get,
-        (
-            NAME,
-            argument("-o", "--output", choices=("table", "yaml", "json"), default="table"),
-            *MANAGEMENT_FLAGS,
-        ),
-    ),
-    Command(
-        "explain",
-        "say why a job waits, when it starts, and what would start it sooner",
-        _explain,
-        (NAME, *MANAGEMENT_FLAGS),
-    ),
-    Command(
-        "cancel",
-        "end jobs and their programs",
-        _cancel,
-        (
-            argument("names", nargs="+", help="jobs or workflows", complete=names_of_jobs),
-            *MANAGEMENT_FLAGS,
-        ),
-    ),
-    Command(
-        "label",
-        "add and remove labels",
-        _label,
-        (
-            argument(
-                "words",
-                nargs="+",
-                help="the job; then key=value adds one, key- removes one",
-                complete=names_of_jobs,
-            ),
-            *MANAGEMENT_FLAGS,
-        ),
-    ),
-    Command(
-        "job set-priority",
-        "change the priority of a job, its workflow, and its later jobs",
-        _set_priority,
-        (NAME, argument("priority", choices=tuple(PRIORITIES)), *MANAGEMENT_FLAGS),
-    ),
-)
+@command("ctl job set-priority", "wsjob-1 p1")
+def set_priority(
+    name: Job, priority: Annotated[Literal["p0", "p1", "p2", "p3"], Argument()], at: Management
+) -> int:
+    """Change the priority of a job, its workflow, and its later jobs."""
+    with at.client() as client:
+        client.do(SetPriority(name=name, priority=PRIORITIES[priority]))
+    text = f"successfully updated {name} job priority to {priority}"
+    return tell(text, name=name, priority=priority)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import asdict, dataclass
+from typing import Annotated
 
+from typer import Argument, Option
+
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import show, tell
-from waferstream.cli.tools.command import Command, argument
 from waferstream.cli.tools.ctl.cluster import Usage
-from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
+from waferstream.cli.tools.ctl.connection import Management
 from waferstream.cli.tools.ctl.tables import Row
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.management.client.client import Client
@@ -41,74 +44,70 @@ def _row(session: Session, usage: Usage) -> Row:
     }
 
 
-def _list(given: argparse.Namespace) -> int:
-    with management(given) as client:
+_Name = Annotated[str, Argument(help="the session")]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Flags that say what a session has."""
+
+    systems: Annotated[int | None, Option(help="CS systems that it has")] = None
+    groups: Annotated[int | None, Option(help="MemoryX groups that it has (default: 1)")] = None
+    users: Annotated[list[str] | None, Option(help="users and groups of users who may use it")] = (
+        None
+    )
+
+    def put(self, client: Client, before: Session, done: str) -> int:
+        """Put a session with what was typed of it; return the exit code."""
+        known = {key: value for key, value in asdict(self).items() if value is not None}
+        session = Session.model_validate(before.model_dump() | known)
+        client.do(PutSession(session=session))
+        return tell(f"session/{session.name} was {done}", **session.model_dump(mode="json"))
+
+
+@command("ctl get sessions")
+def list_sessions(at: Management) -> int:
+    """List the sessions and their use."""
+    with at.client() as client:
         return show(session_rows(Usage.of(client)))
 
 
-def _create(given: argparse.Namespace) -> int:
-    """Create a session, unless there is one of its name."""
-    with management(given) as client:
-        if given.name in _sessions(client):
+@command("ctl session create", "lab --systems 2")
+def create(name: _Name, size: Size, at: Management) -> int:
+    """Set systems aside for some users."""
+    with at.client() as client:
+        if name in _sessions(client):
             raise ConfigError(
                 "a new session must have a new name",
                 code="name-taken",
-                value=given.name,
+                value=name,
                 remedy="waferstream ctl session resize changes it",
             )
-        return _put(given, client, Session(name=given.name, systems=0), "created")
+        return size.put(client, Session(name=name, systems=0), "created")
 
 
-def _resize(given: argparse.Namespace) -> int:
-    with management(given) as client:
+@command("ctl session resize", "lab --systems 3")
+def resize(name: _Name, size: Size, at: Management) -> int:
+    """Change a session while its jobs run."""
+    with at.client() as client:
         sessions = _sessions(client)
-        if given.name not in sessions:
+        if name not in sessions:
             raise ConfigError(
                 "the session must exist",
                 code="unknown-session",
-                value=given.name,
-                remedy=did_you_mean(given.name, sessions) or "waferstream ctl get sessions",
+                value=name,
+                remedy=did_you_mean(name, sessions) or "waferstream ctl get sessions",
             )
-        return _put(given, client, sessions[given.name], "resized")
+        return size.put(client, sessions[name], "resized")
 
 
 def _sessions(client: Client) -> dict[str, Session]:
     return {each.name: each for each in client.do(ReadCluster()).sessions}
 
 
-def _put(given: argparse.Namespace, client: Client, before: Session, done: str) -> int:
-    """Put a session with what was typed of it."""
-    typed = {"systems": given.systems, "groups": given.groups, "users": given.users}
-    known = {key: value for key, value in typed.items() if value is not None}
-    session = Session.model_validate(before.model_dump() | known)
-    client.do(PutSession(session=session))
-    return tell(f"session/{session.name} was {done}", **session.model_dump(mode="json"))
-
-
-def _delete(given: argparse.Namespace) -> int:
-    with management(given) as client:
-        client.do(DeleteSession(name=given.name))
-    return tell(f"session/{given.name} was deleted", name=given.name)
-
-
-_NAME = argument("name", help="the session")
-_SIZE_FLAGS = (
-    argument("--systems", type=int, help="CS systems that it has"),
-    argument("--groups", type=int, help="MemoryX groups that it has (default: 1)"),
-    argument("--users", nargs="+", help="users and groups of users who may use it"),
-    *MANAGEMENT_FLAGS,
-)
-
-COMMANDS = (
-    Command("get sessions", "list the sessions and their use", _list, MANAGEMENT_FLAGS),
-    Command("session create", "set systems aside for some users", _create, (_NAME, *_SIZE_FLAGS)),
-    Command(
-        "session resize", "change a session while its jobs run", _resize, (_NAME, *_SIZE_FLAGS)
-    ),
-    Command(
-        "session delete",
-        "give back what a session has; its running jobs end as they are",
-        _delete,
-        (_NAME, *MANAGEMENT_FLAGS),
-    ),
-)
+@command("ctl session delete", "lab")
+def delete(name: _Name, at: Management) -> int:
+    """Give back what a session has; its running jobs end as they are."""
+    with at.client() as client:
+        client.do(DeleteSession(name=name))
+    return tell(f"session/{name} was deleted", name=name)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Annotated
 
+from typer import Option
+
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import show
-from waferstream.cli.tools.command import Command, argument
-from waferstream.cli.tools.ctl.connection import MANAGEMENT_FLAGS, management
+from waferstream.cli.tools.ctl.connection import Management
 from waferstream.cli.tools.ctl.tables import Row, duration
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.errors import ConfigError
@@ -24,12 +26,29 @@ from waferstream.management.schedule.workload import at_load, workload
 _RESIZE_S = 350.0
 """What a resize costs a job: a compile is there, weights are saved and loaded."""
 
-_MOST_JOBS = 10_000
 
-
-def _what_if(given: argparse.Namespace) -> int:
-    inventory = _inventory(given)
-    systems, groups = len(inventory.systems), len(inventory.groups)
+@command("ctl what-if", "--inventory inventory.yaml --trace jobs.swf")
+def what_if(
+    *,
+    inventory: Annotated[Path | None, Option(help="YAML (default: that of the management)")] = None,
+    trace: Annotated[
+        Path,
+        Option(help="jobs: .swf, or .csv with timestamp, duration, num_gpus, cluster; also packed"),
+    ],
+    jobs: Annotated[int, Option(help="the first so many")] = 10_000,
+    load: Annotated[
+        float | None, Option(help="compress arrivals to this load (default: as is)")
+    ] = None,
+    fixed_sizes: Annotated[bool, Option(help="let no job breathe")] = False,
+    mean_wait_h: Annotated[
+        float | None,
+        Option(help="find the fewest systems, of the inventory at most, with no longer mean wait"),
+    ] = None,
+    at: Management,
+) -> int:
+    """Say how long the jobs of a trace wait on an inventory, or how many systems they need."""
+    found = _inventory(inventory, at)
+    systems, groups = len(found.systems), len(found.groups)
     if not (systems and groups):
         raise ConfigError(
             "an inventory must have systems and MemoryX groups",
@@ -37,31 +56,35 @@ def _what_if(given: argparse.Namespace) -> int:
             where="--inventory",
             remedy="--inventory deploy/inventories/andromeda.yaml",
         )
-    kinds = sorted({each.kind for each in inventory.systems})
-    jobs = _jobs(read_trace(given.trace, given.jobs), inventory, kinds, given)
-    if given.mean_wait_h is None:
-        return show([_row(outcome(_of_schedule(inventory), jobs))])
-    tried = fewest_systems(jobs, 3600 * given.mean_wait_h, systems, groups, kinds[0])
+    kinds = sorted({each.kind for each in found.systems})
+    resize_s = inf if fixed_sizes else _RESIZE_S
+    asked = _jobs(read_trace(trace, jobs), found, kinds, load, resize_s)
+    if mean_wait_h is None:
+        return show([_row(outcome(_of_schedule(found), asked))])
+    tried = fewest_systems(asked, 3600 * mean_wait_h, systems, groups, kinds[0])
     return show([_row(each) for each in tried])
 
 
-def _inventory(given: argparse.Namespace) -> Inventory:
+def _inventory(file: Path | None, at: Management) -> Inventory:
     """Return what a file states, or else what the management has."""
-    if given.inventory is not None:
-        return validate(Inventory, load_yaml(given.inventory), str(given.inventory))
-    with management(given) as client:
+    if file is not None:
+        return validate(Inventory, load_yaml(file), str(file))
+    with at.client() as client:
         return client.do(ReadCluster()).inventory
 
 
 def _jobs(
-    trace: Sequence[TraceJob], inventory: Inventory, kinds: Sequence[str], given: argparse.Namespace
+    trace: Sequence[TraceJob],
+    inventory: Inventory,
+    kinds: Sequence[str],
+    load: float | None,
+    resize_s: float,
 ) -> list[state.Job]:
     """Return the jobs of a trace, which take the same time on each kind of systems."""
     systems, groups = len(inventory.systems), len(inventory.groups)
     fitting = [replace(job, systems=min(job.systems, systems)) for job in trace]
-    if given.load is not None:
-        fitting = at_load(fitting, systems, groups, given.load)
-    resize_s = inf if given.fixed_sizes else _RESIZE_S
+    if load is not None:
+        fitting = at_load(fitting, systems, groups, load)
     jobs = workload(fitting, kind=kinds[0], resize_s=resize_s).jobs
     return [replace(job, run_times=dict.fromkeys(kinds, job.run_times[kinds[0]])) for job in jobs]
 
@@ -83,30 +106,3 @@ def _row(found: Outcome) -> Row:
         "TURNAROUND": duration(found.mean_turnaround_s),
         "UTILISATION": f"{found.utilisation:.0%}",
     }
-
-
-COMMANDS = (
-    Command(
-        "what-if",
-        "say how long the jobs of a trace wait on an inventory, or how many systems they need",
-        _what_if,
-        (
-            argument("--inventory", type=Path, help="YAML (default: that of the management)"),
-            argument(
-                "--trace",
-                type=Path,
-                required=True,
-                help="jobs: .swf, or .csv with timestamp, duration, num_gpus, cluster; also packed",
-            ),
-            argument("--jobs", type=int, default=_MOST_JOBS, help="the first so many (10000)"),
-            argument("--load", type=float, help="compress arrivals to this load (default: as is)"),
-            argument("--fixed_sizes", action="store_true", help="let no job breathe"),
-            argument(
-                "--mean_wait_h",
-                type=float,
-                help="find the fewest systems, of the inventory at most, with no longer mean wait",
-            ),
-            *MANAGEMENT_FLAGS,
-        ),
-    ),
-)

@@ -7,13 +7,14 @@ import shlex
 import pytest
 
 from waferstream.cli.app import COMMANDS, context_of
+from waferstream.cli.frame.commands import DECLARED, NAME, Group, find
 from waferstream.cli.frame.output import table, tell
 from waferstream.cli.main import main
-from waferstream.cli.tools.command import TOOLS
-from waferstream.cli.tools.examples import EXAMPLES
+
+GROUPS = [name for name, entry in COMMANDS.items() if isinstance(entry.load(name), Group)]
 
 
-@pytest.mark.parametrize("group", TOOLS)
+@pytest.mark.parametrize("group", GROUPS)
 def test_group_of_commands_explains_itself(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([group, "--help"])
@@ -45,8 +46,9 @@ def test_text_of_others_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "reason: \\x1b[2J\\x1b]0;title\\x07\n\\u202eä\n"
 
 
-@pytest.mark.parametrize("words", EXAMPLES)
-def test_example_of_a_command_is_right(words: str) -> None:
-    """And stands for a command that there is."""
-    context = context_of([*words.split(), *shlex.split(EXAMPLES[words])])
-    assert f"waferstream {words} {EXAMPLES[words]}".strip() in context.command.epilog
+@pytest.mark.parametrize("name", list(DECLARED))
+def test_example_of_a_command_is_right(name: str) -> None:
+    """And is of the command itself."""
+    example = find(name).epilog.removeprefix(f"Example: {NAME} ")
+    context = context_of(shlex.split(example))
+    assert f"{context.command_path} ".startswith(f"{NAME} {name} ")

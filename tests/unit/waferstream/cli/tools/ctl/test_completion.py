@@ -26,7 +26,7 @@ def completed(
     [
         (["ct"], ["ctl"]),
         (["trai"], ["train"]),
-        (["ctl", "get", "jo"], ["jobs", "job"]),
+        (["ctl", "get", "jo"], ["job", "jobs"]),
         (["ctl", "get", "jobs", "--wat"], ["--watch"]),
         (["ctl", "job", "set-priority", "x", "p1"], ["p1"]),
         (["ctl", "get", "job", "x", "--output", "y"], ["yaml"]),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
+
+from typer import Argument
 
 from appliance.spec import load_cluster
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import print_rows, prints_json
-from waferstream.cli.tools.command import Command, argument
 from waferstream.config.legacy import is_legacy
 from waferstream.config.phases import load_params
 from waferstream.config.schema.files import FileKind, schema_of
@@ -22,15 +23,24 @@ from waferstream.core.config import load_yaml
 _WIDTH = 100
 
 
-def _schema(given: argparse.Namespace) -> int:
-    print(json.dumps(schema_of(given.kind), indent=1))
+@command("config schema", "cluster")
+def schema(kind: Annotated[FileKind, Argument(help="params.yaml or cluster.yaml")]) -> int:
+    """Print the JSON schema of a file, for editors."""
+    print(json.dumps(schema_of(kind), indent=1))
     return 0
 
 
-def _explain(given: argparse.Namespace) -> int:
-    keys = _merged(find_keys(given.key, all_keys()))
-    values = _values(given.file) if given.file is not None else {}
-    rows = [{**_row(key), **_value(key, values)} for key in keys]
+@command("config explain", "machine.swarmx.fan_out cluster.yaml")
+def explain(
+    key: Annotated[
+        str, Argument(help="dotted path, or its end: trainer.init.loop.max_steps, link")
+    ],
+    file: Annotated[Path | None, Argument(help="file whose value is printed, too")] = None,
+) -> int:
+    """Print type, default, unit and source of a key of params.yaml or cluster.yaml."""
+    values = _values(file) if file is not None else {}
+    keys = _merged(find_keys(key, all_keys()))
+    rows = [{**_row(each), **_value(each, values)} for each in keys]
     if prints_json():
         return print_rows(rows)
     print("\n\n".join(map(_block, rows)))
@@ -95,22 +105,3 @@ def _block(row: Mapping[str, Any]) -> str:
                 text, _WIDTH, initial_indent=f"  {name:9}", subsequent_indent=" " * 11
             )
     return "\n".join(lines)
-
-
-KEY_COMMANDS = (
-    Command(
-        "schema",
-        "print the JSON schema of a file, for editors",
-        _schema,
-        (argument("kind", choices=get_args(FileKind), help="params.yaml or cluster.yaml"),),
-    ),
-    Command(
-        "explain",
-        "print type, default, unit and source of a key of params.yaml or cluster.yaml",
-        _explain,
-        (
-            argument("key", help="dotted path, or its end: trainer.init.loop.max_steps, link"),
-            argument("file", type=Path, nargs="?", help="file whose value is printed, too"),
-        ),
-    ),
-)

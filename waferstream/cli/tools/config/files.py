@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from typer import Argument, Option
+
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import print_rows, prints_json, show, tell, tell_paths
-from waferstream.cli.tools.command import Command, argument
-from waferstream.cli.tools.config_keys import KEY_COMMANDS
 from waferstream.config.legacy import convert_legacy, is_legacy
 from waferstream.config.params import Params
 from waferstream.config.phases import check_sections, load_params
@@ -19,6 +19,9 @@ from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.core.plugins import Plugins
 from waferstream.host.files import replacing
 
+_Config = Annotated[Path, Argument(help="params file")]
+_Out = Annotated[Path, Option("-o", "--out", help="file or folder")]
+
 
 def stock_files() -> dict[str, Path]:
     """Return the params files that ``pull`` copies, by name."""
@@ -26,37 +29,44 @@ def stock_files() -> dict[str, Path]:
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
-def _pull(given: argparse.Namespace) -> int:
-    variant = given.variant.removesuffix(".yaml").removeprefix("params_")
+@command("config pull", "gpt2_small -o gpt2.yaml")
+def pull(
+    variant: Annotated[str, Argument(help=f"one of {', '.join(stock_files())}")],
+    out: _Out = Path(),
+) -> int:
+    """Copy a params file that comes with the program."""
+    name = variant.removesuffix(".yaml").removeprefix("params_")
     files = stock_files()
-    if variant not in files:
+    if name not in files:
         raise ConfigError(
             "the variant must be that of a params file that comes with the program",
             code="unknown-variant",
-            value=given.variant,
+            value=variant,
             rule=f"one of {', '.join(files)}",
-            remedy=did_you_mean(variant, files),
+            remedy=did_you_mean(name, files),
         )
-    path = files[variant]
-    return _write(given, path.read_text(encoding="utf-8"), path.name)
+    path = files[name]
+    return _write(out, path.read_text(encoding="utf-8"), path.name)
 
 
-def _convert_legacy(given: argparse.Namespace) -> int:
-    data = load_yaml(given.config)
+@command("config convert_legacy", "legacy.yaml -o params.yaml")
+def convert(config: _Config, out: _Out = Path()) -> int:
+    """Convert the legacy layout to the Trainer layout."""
+    data = load_yaml(config)
     if not is_legacy(data):
         raise ConfigError(
             "the file must be in the legacy layout",
             code="not-legacy",
-            where=str(given.config),
+            where=str(config),
             value=", ".join(map(str, data)),
             rule="sections train_input, eval_input, model, optimizer, runconfig",
         )
-    return _write(given, dump_yaml(convert_legacy(data, str(given.config))), given.config.name)
+    return _write(out, dump_yaml(convert_legacy(data, str(config))), config.name)
 
 
-def _write(given: argparse.Namespace, text: str, name: str) -> int:
-    """Write the file ``-o``, or below it under ``name`` if that is a folder; print its path."""
-    path: Path = given.out / name if given.out.is_dir() else given.out
+def _write(out: Path, text: str, name: str) -> int:
+    """Write a file, or below it under ``name`` if that is a folder; print its path."""
+    path = out / name if out.is_dir() else out
     if path.exists():
         raise ConfigError(
             "the file must not exist yet",
@@ -69,11 +79,13 @@ def _write(given: argparse.Namespace, text: str, name: str) -> int:
     return tell_paths(path)
 
 
-def _validate(given: argparse.Namespace) -> int:
-    params = load_params(given.config)
+@command("config validate", "params.yaml")
+def check(config: _Config) -> int:
+    """Check every key of a params file."""
+    params = load_params(config)
     check_sections(params)
     _check_registered(params)
-    return tell(f"{given.config} is valid.", path=given.config, valid=True)
+    return tell(f"{config} is valid.", path=config, valid=True)
 
 
 def _check_registered(params: Params) -> None:
@@ -87,12 +99,20 @@ def _check_registered(params: Params) -> None:
         check_section(loader.dump(), where)
 
 
-def _diff(given: argparse.Namespace) -> int:
-    """Print the keys whose values differ between two resolved configurations."""
-    left, right = (dict(_leaves(load_params(path).dump())) for path in (given.left, given.right))
-    differing = [key for key in {**left, **right} if left.get(key, _NONE) != right.get(key, _NONE)]
+@command("config diff", "params.yaml other.yaml")
+def diff(
+    left: _Config,
+    right: _Config,
+    verbose_level: Annotated[
+        Literal[0, 1, 2],
+        Option("-v", "--verbose_level", help="0 names the keys, 1 adds changed values, 2 all"),
+    ] = 2,
+) -> int:
+    """Compare two params files, with all defaults filled in; the exit code is 1 if they differ."""
+    one, two = (dict(_leaves(load_params(path).dump())) for path in (left, right))
+    differing = [key for key in {**one, **two} if one.get(key, _NONE) != two.get(key, _NONE)]
     if prints_json():
-        sides = (("left", left), ("right", right))
+        sides = (("left", one), ("right", two))
         rows = [
             {"key": key, **{side: found[key] for side, found in sides if key in found}}
             for key in differing
@@ -100,7 +120,7 @@ def _diff(given: argparse.Namespace) -> int:
         print_rows(rows)
         return 1 if differing else 0
     for key in differing:
-        print(_difference(key, left.get(key, _NONE), right.get(key, _NONE), given.verbose_level))
+        print(_difference(key, one.get(key, _NONE), two.get(key, _NONE), verbose_level))
     return 1 if differing else 0
 
 
@@ -131,11 +151,18 @@ def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 _COLUMNS = ("name", "shape", "parameters", "percent")
 
 
-def _stats(given: argparse.Namespace) -> int:
-    """Show the parameters of a model with their shapes and counts."""
+@command("config stats", "params.yaml --order_by parameters --descending")
+def count_parameters(
+    params: _Config,
+    order_by: Annotated[
+        str | None, Option(help=f"columns to sort by: {', '.join(_COLUMNS)}")
+    ] = None,
+    descending: Annotated[bool, Option(help="sort from the largest")] = False,
+) -> int:
+    """Count the parameters of a model, and show their shapes."""
     from waferstream.workload.models import parameter_shapes  # noqa: PLC0415
 
-    order = given.order_by.split(",") if given.order_by else []
+    order = order_by.split(",") if order_by else []
     for name in order:
         if name not in _COLUMNS:
             raise ConfigError(
@@ -145,10 +172,10 @@ def _stats(given: argparse.Namespace) -> int:
                 rule=f"of {', '.join(_COLUMNS)}",
                 remedy=did_you_mean(name, _COLUMNS),
             )
-    model = load_params(given.params).trainer.init.model.dump()
+    model = load_params(params).trainer.init.model.dump()
     rows = parameter_rows(parameter_shapes(model))
     if order:
-        rows.sort(key=lambda row: [row[name] for name in order], reverse=given.descending)
+        rows.sort(key=lambda row: [row[name] for name in order], reverse=descending)
     total = sum(row["parameters"] for row in rows)
     return show([*rows, {"name": "total", "shape": (), "parameters": total, "percent": 100}])
 
@@ -166,54 +193,3 @@ def parameter_rows(shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Any]
         }
         for name, count in counts.items()
     ]
-
-
-_OUT = argument("-o", "--out", type=Path, default=Path(), help="file or folder (default: here)")
-_CONFIG = argument("config", type=Path, help="params file")
-
-COMMANDS = (
-    Command(
-        "pull",
-        "copy a params file that comes with the program",
-        _pull,
-        (
-            argument("variant", help=f"one of {', '.join(stock_files())}"),
-            _OUT,
-        ),
-    ),
-    Command("validate", "check every key of a params file", _validate, (_CONFIG,)),
-    Command(
-        "convert_legacy",
-        "convert the legacy layout to the Trainer layout",
-        _convert_legacy,
-        (_CONFIG, _OUT),
-    ),
-    Command(
-        "diff",
-        "compare two params files, with all defaults filled in",
-        _diff,
-        (
-            argument("left", type=Path, help="params file"),
-            argument("right", type=Path, help="params file"),
-            argument(
-                "-v",
-                "--verbose_level",
-                type=int,
-                choices=(0, 1, 2),
-                default=2,
-                help="0 names the keys, 1 adds changed values, 2 all values (default: 2)",
-            ),
-        ),
-    ),
-    Command(
-        "stats",
-        "count the parameters of a model",
-        _stats,
-        (
-            argument("params", type=Path, help="params file"),
-            argument("--order_by", help=f"columns to sort by: {', '.join(_COLUMNS)}"),
-            argument("--descending", action="store_true", help="sort from the largest"),
-        ),
-    ),
-    *KEY_COMMANDS,
-)

@@ -1,0 +1,1 @@
+"""``waferstream config``: params files, and the keys of all files."""
