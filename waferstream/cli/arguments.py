@@ -12,7 +12,7 @@ import typer
 from typer.core import CompletionItem  # type: ignore[attr-defined]
 
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
-from waferstream.cli.flags.forms import FORMS, Form
+from waferstream.cli.flags.forms import FORMS, Form, instead
 from waferstream.cli.flags.run import SIMULATION_FLAGS
 from waferstream.cli.frame.commands import Command, built, parse, refused
 from waferstream.cli.frame.files import cluster_file
@@ -144,6 +144,8 @@ class FormCommand(Command):
             ctx.fail(str(error))
         if self.name == "simulate":
             words, ctx.meta[OVER] = split_lists(words, ctx.meta[KEYS])
+        if not ctx.resilient_parsing and (refusal := instead(str(self.name), words)):
+            ctx.fail(refusal)
         return super().parse_args(ctx, words)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:

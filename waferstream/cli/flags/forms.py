@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.flag import Flag
 from waferstream.cli.flags.run import RUN_FLAGS, SIMULATION_FLAGS, WAFER_TRACE
+from waferstream.cli.frame.words import spelled
 
 Groups = Mapping[str, tuple[Flag, ...]]
 """Flags by the title of their group in the help."""
@@ -24,6 +26,15 @@ _OF_FIRST_WORDS = {"params", "mode", "device"}
 
 _OF_RUNS = {"fault", "min_num_csx", "session", "detach", "compile_only", "validate_only"}
 """Flags without effect on a simulation."""
+
+_COMMAND_OF = {
+    "simulate": "simulate",
+    "wafer_trace": "trace",
+    **dict.fromkeys(("mode train", "mode train_and_eval"), "train"),
+    "mode eval": "eval",
+    "mode eval_all": "validate_all",
+}
+"""Commands in the place of flags of ``run.py``, and of values of its ``--mode``."""
 
 _SHOWN_ALWAYS = {"params", "model_dir", "cluster", "num_csx", "batch_size", "json", "debug"}
 
@@ -64,6 +75,11 @@ class Form:
     def shows(self, flag: Flag) -> bool:
         """Return whether its help has a flag."""
         return self.shown is None or flag.name in self.shown | _SHOWN_ALWAYS
+
+    def flag(self, word: str) -> Flag | None:
+        """Return its flag that a word is, if it is one."""
+        found = (flag for flag in self.flags if not flag.positional)
+        return next((flag for flag in found if spelled(word) in flag.spelling), None)
 
 
 _SIMULATION = frozenset({"simulate", "wafer_trace", *(flag.name for flag in SIMULATION_FLAGS)})
@@ -149,3 +165,24 @@ FORMS: Mapping[str, Form] = {
         ),
     )
 }
+
+
+def instead(name: str, words: Sequence[str]) -> str | None:
+    """Return why a command refuses a flag that another form of a run takes, and what to type.
+
+    Args:
+        name: The command.
+        words: What follows it.
+    """
+    file = next((word for word in words if word.endswith((".yaml", ".yml"))), "PARAMS")
+    for word, following in pairwise([*words, ""]):
+        flag = FORMS["run"].flag(word)
+        if flag is None or FORMS[name].flag(word):
+            continue
+        value = word.partition("=")[2] or following
+        others = [form.name for form in FORMS.values() if form.first and form.flag(word)]
+        known = _COMMAND_OF.get(flag.name) or _COMMAND_OF.get(f"{flag.name} {value}")
+        command = known or next(iter(others), name)
+        more = f" --{flag.name}" if others and not known else ""
+        return f"{name} takes no --{flag.name}; type: waferstream {command} {file}{more}"
+    return None

@@ -335,6 +335,27 @@ def test_sub_command_refuses_flags_of_the_other_form(
     assert word in refused(capsys, *argv.split())
 
 
+@pytest.mark.parametrize(
+    ("argv", "remedy"),
+    [
+        ("train p.yaml --simulate", "waferstream simulate p.yaml\n"),
+        ("train --num_csx 4 p.yaml --wafer-trace decoder.0", "waferstream trace p.yaml\n"),
+        ("train p.yaml --mode=eval", "waferstream eval p.yaml\n"),
+        ("simulate p.yaml -m train", "waferstream train p.yaml\n"),
+        ("eval p.yaml --mode eval_all", "waferstream validate_all p.yaml\n"),
+        ("train -p p.yaml", "waferstream train p.yaml\n"),
+        ("eval p.yaml --token_budget=3B", "waferstream simulate p.yaml --token_budget\n"),
+        ("simulate p.yaml --fault csx-1@5:kill", "waferstream train p.yaml --fault\n"),
+        ("plan p.yaml --trace t.json", "waferstream train p.yaml --trace\n"),
+        ("trace p.yaml decoder.0 --compile_only", "waferstream train p.yaml --compile_only\n"),
+    ],
+)
+def test_flag_of_run_py_is_refused_with_the_command_in_its_place(
+    capsys: pytest.CaptureFixture[str], argv: str, remedy: str
+) -> None:
+    assert refused(capsys, *argv.split()).endswith(f"type: {remedy}")
+
+
 def test_local_moves_all_roles_into_this_process(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text("runtime: {stall_timeout_s: 44}")
