@@ -91,7 +91,7 @@ def store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
     except OSError as error:  # a read-only home, a full disk
         log.warning("The captured step is not kept for later (%s): %s", STATE_FOLDER, error)
         return
-    remove_oldest(path.parent, "step")
+    remove_oldest(path.parent, path.name.rpartition("_")[0])
 
 
 def captures_folder() -> Path:
