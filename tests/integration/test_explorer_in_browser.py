@@ -28,7 +28,7 @@ MOST_BYTES = 20 << 20
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Explorer, "single_moves", ())
+        patch.setattr(Explorer, "moves_from", lambda *_: iter(()))
         server = Server(tiny_explorer(), 0)
         thread = Thread(target=server.serve)
         thread.start()

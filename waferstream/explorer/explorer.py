@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,14 @@ from swarmx.topology import Tree
 from waferstream.baselines.gpu import Workload
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
-from waferstream.core.errors import ConfigError
+from waferstream.core.errors import ConfigError, WaferStreamError
 from waferstream.explorer.answer import Answer, Gpus, Point, Refused, Stall, Wafer
 from waferstream.explorer.command import command_of
 from waferstream.explorer.knobs import (
     SLOW,
     SYSTEM,
     SYSTEMS,
+    Knob,
     knobs_of,
     knobs_of_machine,
 )
@@ -39,6 +42,7 @@ from waferstream.reports.curve.result import CurvePoint, GpuComparison
 from waferstream.reports.machine.use import NUMBER, group_layers, link_load
 from waferstream.scaling.gpu_workload import workload_of
 from waferstream.scaling.gpus import compare_with_gpus
+from waferstream.simulation.capture import AnyDepth
 from waferstream.simulation.facts import facts_of
 from waferstream.simulation.study import Study, study_of
 
@@ -46,6 +50,20 @@ CLUSTER_FILE = Path("cluster.yaml")
 
 _KEPT_ANSWERS = 4096
 _KEPT_COMPARISONS = 256
+
+Items = tuple[tuple[str, float], ...]
+"""The values of all knobs with their names, in one order."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What an explorer has found, for one of another process."""
+
+    items: Items
+    answer: Answer | None
+    """None where there is none."""
+    captured: Mapping[str, AnyDepth | None]
+    """By their names (``CapturedSteps.any_depth``)."""
 
 
 class Explorer:
@@ -69,7 +87,7 @@ class Explorer:
         self.knobs = knobs_of(params, cluster)
         self._configurations = Files(params, cluster)
         self._steps = CapturedSteps(params, cluster)
-        self._answered = lru_cache(_KEPT_ANSWERS)(self._answer)
+        self._answers: dict[Items, Answer] = {}
         self._compared = lru_cache(_KEPT_COMPARISONS)(self._compare)
 
     @classmethod
@@ -96,20 +114,70 @@ class Explorer:
             ConfigError: There is no such knob, or its value is not allowed.
             WaferStreamError: The step cannot be captured, or does not fit the machine.
         """
-        return self._answered(tuple(sorted(checked(settings, self.knobs).items())))
+        items = self.items(settings)
+        if items not in self._answers:
+            self._keep(items, self._answer(dict(items)))
+        return self._answers[items]
 
-    @property
-    def single_moves(self) -> Iterator[Settings]:
-        """Settings with one knob moved to one of its stops, those that take longest first."""
-        for knob in sorted(self.knobs, key=lambda knob: knob.name not in SLOW):
-            yield from ({knob.name: stop} for stop in knob.stops if stop != knob.value)
+    def items(self, settings: Mapping[str, Any]) -> Items:
+        """Return the values of all knobs with their names, in one order.
 
-    def _configured(self, settings: Mapping[str, Any]) -> Configured:
-        return self._configurations.with_settings(checked(settings, self.knobs), self.knobs)
+        Raises:
+            ConfigError: There is no such knob, or its value is not allowed.
+        """
+        return tuple(sorted(checked(settings, self.knobs).items()))
 
-    def _answer(self, items: tuple[tuple[str, float], ...]) -> Answer:
-        settings = dict(items)
-        configured = self._configurations.with_settings(settings, self.knobs)
+    def moves_from(self, settings: Settings) -> Iterator[Settings]:
+        """Yield settings with one knob moved: first of what takes longest, and the nearest.
+
+        Any number of systems is in every answer.
+        """
+        place = checked(settings, self.knobs)
+
+        def order(move: tuple[Knob, int]) -> tuple[int, int]:
+            knob, index = move
+            slowness = SLOW.index(knob.name) if knob.name in SLOW else len(SLOW)
+            return slowness, abs(index - bisect_left(knob.stops, place[knob.name]))
+
+        knobs = [knob for knob in self.knobs if knob.name != SYSTEMS]
+        moves = [(knob, index) for knob in knobs for index in range(len(knob.stops))]
+        for knob, index in sorted(moves, key=order):
+            yield {**place, knob.name: knob.stops[index]}
+
+    def is_captured(self, settings: Mapping[str, Any]) -> bool:
+        """Tell whether an answer is there, or needs no step but those that are.
+
+        Raises:
+            ConfigError: There is no such knob, or its value is not allowed.
+        """
+        items = self.items(settings)
+        return items in self._answers or self._steps.has(self._configured(dict(items)).params)
+
+    def lesson(self, settings: Settings) -> Lesson:
+        """Return an answer, and what was captured for it, for an explorer of another process."""
+        before = set(self._steps.any_depth)
+        answer = None
+        with suppress(WaferStreamError):  # whoever asks is told
+            answer = self.answer(settings)
+        new = {key: step for key, step in self._steps.any_depth.items() if key not in before}
+        return Lesson(self.items(settings), answer, new)
+
+    def learn(self, lesson: Lesson) -> None:
+        """Take what an explorer of another process has found."""
+        self._steps.any_depth.update(lesson.captured)
+        if lesson.answer is not None:
+            self._keep(lesson.items, lesson.answer)
+
+    def _keep(self, items: Items, answer: Answer) -> None:
+        self._answers[items] = answer
+        while len(self._answers) > _KEPT_ANSWERS:
+            self._answers.pop(next(iter(self._answers)))
+
+    def _configured(self, settings: Settings) -> Configured:
+        return self._configurations.with_settings(settings, self.knobs)
+
+    def _answer(self, settings: Settings) -> Answer:
+        configured = self._configured(settings)
         study = self._study(configured)
         possible, refused = study.possible_curve(self._counts(int(settings[SYSTEMS])))
         program = study.costed(possible[0].num_csx).program

@@ -8,15 +8,15 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
 from waferstream.core.error_status import status_of
 from waferstream.core.errors import ConfigError, RequestRefused, WaferStreamError
+from waferstream.explorer.ahead import Ahead
 from waferstream.explorer.explorer import Explorer
 from waferstream.explorer.page import as_json, page_of
 from waferstream.host.loopback import is_loopback
@@ -27,7 +27,7 @@ BODY_BYTES = 1 << 16
 
 
 class Server:
-    """Answers one question at a time; what a single slider asks is answered ahead meanwhile.
+    """Answers one question at a time; another process answers what may be asked next.
 
     Raises:
         ConfigError: The port is in use.
@@ -39,7 +39,9 @@ class Server:
         self._explorer = explorer
         self._answering = Lock()
         self._page = page_of(explorer, {"": explorer.answer({})}, is_export=False).encode()
-        _keep()
+        gc.collect()
+        gc.freeze()  # looking through captured steps takes tenths of a second
+        self._ahead: Ahead | None = None
         handler = partial(_Handler, self._page, self.answer)
         try:
             self._http = ThreadingHTTPServer((HOST, port), handler)
@@ -64,40 +66,22 @@ class Server:
                 rule="names of sliders with their values",
             )
         with self._answering:
+            if self._ahead is not None:
+                self._ahead.move_to(settings)
             return as_json(self._explorer.answer(settings))
 
     def serve(self) -> None:
         """Answer until the process is interrupted."""
-        ended = Event()
-        preparing = Thread(target=self._answer_ahead, args=(ended,), name="answers ahead")
-        preparing.start()
+        self._ahead = Ahead(self._explorer, self._http.server_close)
         try:
             self._http.serve_forever(poll_interval=0.1)
         finally:
-            ended.set()
             self._http.server_close()
-            preparing.join()
-
-    def _answer_ahead(self, ended: Event) -> None:
-        """Answer what a single slider asks until all is known, or the server has ended."""
-        for settings in self._explorer.single_moves:
-            with self._answering:
-                pass  # questions come first
-            if ended.is_set():
-                return
-            with suppress(WaferStreamError):  # whoever asks is told
-                self._explorer.answer(settings)
-        _keep()
+            self._ahead.close()
 
     def close(self) -> None:
         """Let ``serve`` of another thread return."""
         self._http.shutdown()
-
-
-def _keep() -> None:
-    """Let the collector leave captured steps: looking through them takes tenths of a second."""
-    gc.collect()
-    gc.freeze()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Lock
 
 from appliance.spec import ClusterSpec
 from cstorch.backend import Backend
@@ -51,14 +50,18 @@ class KeptStep:
 
 
 class CapturedSteps:
-    """The steps of one params file with changed keys; they are captured one at a time."""
+    """The steps of one params file with changed keys.
+
+    Attributes:
+        any_depth: Captured steps with any number of layers, None where none follows; by what
+            decides them.
+    """
 
     def __init__(self, files: Params, cluster: ClusterSpec) -> None:
         self._has_own_zeros = files.trainer.init.sparsity is not None
         self._cluster = cluster
-        self._any_depth: dict[str, AnyDepth | None] = {}
+        self.any_depth: dict[str, AnyDepth | None] = {}
         self._kept: dict[str, KeptStep] = {}
-        self._capturing = Lock()
 
     def of(self, params: Params) -> KeptStep:
         """Return the step of a configuration, which may take seconds the first time.
@@ -66,13 +69,22 @@ class CapturedSteps:
         Raises:
             WaferStreamError: It cannot be captured.
         """
-        masked = params if self._has_own_zeros else changed(params, {SPARSITY: _SOME_ZEROS})
+        masked = self._masked(params)
         key = _name_of(masked)
-        with self._capturing:
-            if key not in self._kept:
-                self._kept[key] = self._captured(masked)
+        if key not in self._kept:
+            self._kept[key] = self._captured(masked)
         kept = self._kept[key]
         return kept if self._has_own_zeros else kept.with_sparse(_as_stated(kept.step, params))
+
+    def has(self, params: Params) -> bool:
+        """Tell whether the step of a configuration is there without a capture."""
+        masked = self._masked(params)
+        deep = _deep(masked)
+        is_derived = deep is not None and self.any_depth.get(_name_of(deep)) is not None
+        return is_derived or _name_of(masked) in self._kept
+
+    def _masked(self, params: Params) -> Params:
+        return params if self._has_own_zeros else changed(params, {SPARSITY: _SOME_ZEROS})
 
     def _captured(self, params: Params) -> KeptStep:
         any_depth = self._of_any_depth(params)
@@ -81,15 +93,14 @@ class CapturedSteps:
 
     def _of_any_depth(self, params: Params) -> AnyDepth | None:
         """Return the step with any number of layers, None where none follows."""
-        model = known_config(params.trainer.init.model.dump(), "trainer.init.model")
-        if model is None or not isinstance(getattr(model, "num_hidden_layers", None), int):
+        deep = _deep(params)
+        if deep is None:
             return None
-        deep = changed(params, {LAYERS: _MANY * model.layers_of_unit})
         key = _name_of(deep)
-        if key not in self._any_depth:
+        if key not in self.any_depth:
             with self._backend(deep) as backend:
-                self._any_depth[key] = capture_any_depth(deep, backend)
-        return self._any_depth[key]
+                self.any_depth[key] = capture_any_depth(deep, backend)
+        return self.any_depth[key]
 
     def _captured_whole(self, params: Params) -> CapturedStep:
         """Capture all layers of a step."""
@@ -104,6 +115,14 @@ class CapturedSteps:
                 yield backend
             finally:
                 backend.shutdown()
+
+
+def _deep(params: Params) -> Params | None:
+    """Return a configuration with many layers, None for a model without a number of them."""
+    model = known_config(params.trainer.init.model.dump(), "trainer.init.model")
+    if model is None or not isinstance(getattr(model, "num_hidden_layers", None), int):
+        return None
+    return changed(params, {LAYERS: _MANY * model.layers_of_unit})
 
 
 def _as_stated(step: CapturedStep, params: Params) -> tuple[WeightSparsity, ...]:

@@ -102,6 +102,18 @@ def test_number_of_systems_that_cannot_be_is_refused_with_the_curve(explorer: Ex
     assert answer.points
 
 
+def test_slowest_and_nearest_moves_are_answered_first(explorer: Explorer) -> None:
+    moves = list(explorer.moves_from({"clock": 10**9}))
+    rest = {knob.name: knob.value for knob in explorer.knobs} | {"clock": 10**9}
+    moved = [[(name, move[name]) for name in rest if move[name] != rest[name]] for move in moves]
+    names = dict.fromkeys(name for change in moved for name, _ in change)
+    assert list(names)[:2] == ["layers", "sequence"]
+    assert [value for ((name, value),) in filter(None, moved) if name == "sequence"] == [
+        8, 32, 4, 64,
+    ]  # fmt: skip
+    assert "systems" not in names
+
+
 def test_nonsense_is_refused(explorer: Explorer) -> None:
     with raises(ConfigError, "unknown-key"):
         explorer.answer({"warp": 9})

@@ -23,7 +23,7 @@ JSON = {"content-type": "application/json"}
 def server() -> Iterator[Server]:
     server = Server(tiny_explorer(), 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Explorer, "single_moves", ({"clock": 10**9}, {"fan_out": 8}))
+        patch.setattr(Explorer, "moves_from", lambda *_: iter([{"clock": 10**9}, {"fan_out": 8}]))
         thread = Thread(target=server.serve)
         thread.start()
         yield server
