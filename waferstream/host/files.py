@@ -98,6 +98,14 @@ def json_text(data: Any) -> str:
     return to_json(data, indent=2, inf_nan_mode="strings").decode()
 
 
+def remove_oldest(folder: Path, pattern: str, most: int) -> None:
+    """Remove the oldest files of a glob beyond ``most``; others may do so at the same time."""
+    with suppress(OSError):
+        kept = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+        for path in kept[:-most]:
+            path.unlink()
+
+
 def _remove_abandoned(path: Path) -> None:
     """Remove what processes of this host that were killed have left of a file."""
     for partial in path.parent.glob(PARTIAL_NAME.format(name=escape(path.name), process="*")):

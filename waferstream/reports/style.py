@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from matplotlib import font_manager, rc_context
+from matplotlib import font_manager, rc_context, rcParams, rcParamsDefault
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -108,7 +108,7 @@ def picture(
     """
     known = set(font_manager.get_font_names())
     font = next(name for name in _FONTS if name in known)
-    look = {**_STYLE, **(_PAPER if is_for_paper else {}), "font.family": font}
+    look = {**_defaults(), **_STYLE, **(_PAPER if is_for_paper else {}), "font.family": font}
     with rc_context(look), replacing(path) as partial:
         figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
         if not is_for_paper:
@@ -122,6 +122,12 @@ def picture(
         if kind == "png":
             options["pil_kwargs"] = {"compress_level": 3}  # a sixth larger, in half the time
         figure.savefig(partial, dpi=_DPI, format=kind, **options)
+
+
+def _defaults() -> dict[Any, Any]:
+    """Return matplotlib's own values of what a matplotlibrc of the user's has changed."""
+    own = ((name, value) for name, value in rcParamsDefault.items() if "backend" not in name)
+    return {name: value for name, value in own if rcParams[name] != value}
 
 
 def lay_out(figure: Figure) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ from waferstream.config.sections.callbacks import Lora, NotFiniteSteps
 from waferstream.config.sections.flags import GlobalFlags, ScopedTrainFlags
 from waferstream.core.program.program import Program
 from waferstream.core.sparsity.spec import WeightSparsity
-from waferstream.host.files import replacing
+from waferstream.host.files import remove_oldest, replacing
 from waferstream.host.user_state import STATE_FOLDER, state_folder
 
 Kept = TypeVar("Kept")
@@ -91,7 +90,8 @@ def store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
     except OSError as error:  # a read-only home, a full disk
         log.warning("The captured step is not kept for later (%s): %s", STATE_FOLDER, error)
         return
-    remove_oldest(path.parent, path.name.rpartition("_")[0])
+    kind = path.name.rpartition("_")[0]
+    remove_oldest(path.parent, f"{kind}_*.json", MOST_KEPT)
 
 
 def captures_folder() -> Path:
@@ -100,14 +100,6 @@ def captures_folder() -> Path:
     It is not the working folder: what only predicts leaves no file there.
     """
     return state_folder() / "captures"
-
-
-def remove_oldest(folder: Path, kind: str) -> None:
-    """Remove the oldest files of a kind beyond MOST_KEPT; others may do so at the same time."""
-    with suppress(OSError):
-        kept = sorted(folder.glob(f"{kind}_*.json"), key=lambda path: path.stat().st_mtime)
-        for path in kept[:-MOST_KEPT]:
-            path.unlink()
 
 
 def load(kind: TypeAdapter[Kept], path: Path | None) -> Kept | None:

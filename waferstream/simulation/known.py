@@ -24,15 +24,15 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from waferstream.config.params import Params
-from waferstream.host.files import replacing
+from waferstream.host.files import remove_oldest, replacing
 from waferstream.host.sources import OWN_PACKAGES, sources_digest
 from waferstream.host.user_state import is_sealed, sealed
 from waferstream.simulation.captured import (
+    MOST_KEPT,
     CapturedStep,
     captures_folder,
     deciding_sections,
     parsed,
-    remove_oldest,
 )
 from waferstream.simulation.facts import Facts
 from waferstream.version import VERSION
@@ -85,7 +85,7 @@ def remember(params: Params, step: Path, facts: Facts) -> None:
         content = _NOTE.dump_json(Note(step.name, digest, facts))
         with replacing(path) as written:
             written.write_bytes(sealed(path.name.encode() + content).encode() + b"\n" + content)
-        remove_oldest(path.parent, "known")
+        remove_oldest(path.parent, "known_*.json", MOST_KEPT)
 
 
 def _note_file(params: Params) -> Path | None:

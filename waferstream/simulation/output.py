@@ -17,12 +17,13 @@ from waferstream.core.units import (
 )
 from waferstream.machine.intervals import Interval
 from waferstream.machine.record import Record
-from waferstream.machine.sram import SramReport, report_text
+from waferstream.machine.sram import SramReport, report_text, sram_course
 from waferstream.machine.start_up import StartUp
 from waferstream.machine.trace import Activities, write_trace
 from waferstream.reports.amounts import energy_facts, format_duration, format_footprint
 from waferstream.reports.curve.result import CurvePoint, CurveResult, PointDetail
 from waferstream.reports.curve.text import headline, start_up_text, table_text
+from waferstream.reports.kept_pictures import draw_once
 from waferstream.reports.machine.use import LAYER_HEADER, layer_row
 from waferstream.simulation.study import Study
 
@@ -30,6 +31,8 @@ log = logging.getLogger("waferstream")
 
 TRACED_ROUNDS = 8
 """Rounds of a longer step that are traced: the others are alike."""
+
+_WAFER_PICTURE = "waferstream.reports.machine.wafer_picture:wafer_picture"
 
 _LONGER = f"the step has more than these {TRACED_ROUNDS} rounds; the others are alike"
 
@@ -152,12 +155,10 @@ def _bill_lines(detail: PointDetail) -> Iterator[str]:
 
 def draw_wafer(path: Path, study: Study, title: str, num_csx: int) -> None:
     """Draw the SRAM plan of one of ``num_csx`` systems as PNG."""
-    # matplotlib takes long to import; errors of the command line are reported before
-    from waferstream.reports.machine.wafer_picture import wafer_picture  # noqa: PLC0415
-
     size = study.micro_batch_size(num_csx)
     subtitle = f"one of {num_csx:,}, micro-batch of {size:,}"
-    wafer_picture(path, study.simulator.sram_plan(size), f"{title}: {subtitle}")
+    course = sram_course(study.simulator.sram_plan(size))
+    draw_once(path, _WAFER_PICTURE, course, f"{title}: {subtitle}")
 
 
 def trace_step(path: Path, study: Study, num_csx: int) -> None:

@@ -13,8 +13,10 @@ from waferstream.machine.sram.plan import (
 from waferstream.machine.sram.recompute import capacities, recomputable, recompute
 from waferstream.machine.sram.report import (
     LayerReport,
+    SramCourse,
     SramReport,
     report_text,
+    sram_course,
     sram_report,
 )
 from waferstream.machine.sram.space import (
@@ -32,6 +34,7 @@ __all__ = [
     "Overflow",
     "Page",
     "PagedBytes",
+    "SramCourse",
     "SramPlan",
     "SramReport",
     "capacities",
@@ -48,6 +51,7 @@ __all__ = [
     "recomputable",
     "recompute",
     "report_text",
+    "sram_course",
     "sram_report",
     "stash_by_layer",
 ]

@@ -11,7 +11,7 @@ from waferstream.core.program.segment import OpWork, Segment
 from waferstream.core.units import aligned, format_bytes
 from waferstream.machine.kernels import Grid
 from waferstream.machine.sram.plan import SramPlan, largest_with_recompute
-from waferstream.machine.sram.space import code_bytes, data_bytes, describe, lives
+from waferstream.machine.sram.space import code_bytes, data_bytes, describe, lives, stash_by_layer
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,41 @@ class SramReport:
     peak_at: str
     grid_pes: int
     layers: tuple[LayerReport, ...]
+
+
+@dataclass(frozen=True)
+class SramCourse:
+    """The SRAM of a wafer over the segments of a micro-batch, in bytes."""
+
+    report: SramReport
+    columns: int
+    """PEs of a row of the fabric."""
+    rows: int
+    cores: int
+    peak_segment: int
+    stash_by_layer: tuple[int, ...]
+    """At the peak, of each layer that has one there."""
+    stash: tuple[int, ...]
+    """At each segment, as the next two."""
+    working: tuple[int, ...]
+    buffers: tuple[int, ...]
+
+
+def sram_course(sram_plan: SramPlan) -> SramCourse:
+    """Return what a plan keeps in SRAM at each segment."""
+    wafer, samples = sram_plan.wafer, sram_plan.program.micro_batch_size
+    at_peak = stash_by_layer(sram_plan.program, sram_plan.peak).values()
+    return SramCourse(
+        report=sram_report(sram_plan),
+        columns=wafer.fabric.columns,
+        rows=wafer.fabric.rows,
+        cores=wafer.cores,
+        peak_segment=sram_plan.peak.segment,
+        stash_by_layer=tuple(footprint.of(samples) for footprint in at_peak),
+        stash=tuple(moment.stash.of(samples) for moment in sram_plan.moments),
+        working=tuple(moment.working.of(samples) for moment in sram_plan.moments),
+        buffers=tuple(sram_plan.buffers),
+    )
 
 
 def sram_report(sram_plan: SramPlan, grid: Grid | None = None) -> SramReport:

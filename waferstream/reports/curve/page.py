@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from waferstream.core.config import dump_yaml
@@ -25,6 +26,7 @@ from waferstream.reports.curve.text import (
 )
 from waferstream.reports.host import host_text, software
 from waferstream.reports.intervals import interval_notes, interval_section
+from waferstream.reports.kept_pictures import draw_once
 from waferstream.reports.machine.sections import (
     attribution_section,
     machine_sections,
@@ -43,6 +45,8 @@ from waferstream.reports.page import (
     Verdict,
     render,
 )
+
+_PICTURES = "waferstream.reports.curve.picture"
 
 
 def write_curve(
@@ -64,22 +68,31 @@ def write_curve(
         use: What a step of the point in detail uses of the machine.
         command: The command line that made the curve.
     """
-    # matplotlib takes long to import; errors of the command line are reported before
-    from waferstream.reports.curve.picture import curve_picture, gpu_picture  # noqa: PLC0415
-
     write_json(folder / f"{name}.json", result)
     picture = folder / f"{name}.png"
-    curve_picture(picture, headline(result), result)
+    shown = _shown(result)
+    draw_once(picture, f"{_PICTURES}:curve_picture", headline(result), shown)
     gpu_path, gpu_image = folder / "gpus.png", None
     gpu_path.unlink(missing_ok=True)
     if result.gpus is not None and result.gpus.curves:
-        gpu_picture(gpu_path, headline(result), result, result.gpus)
+        draw_once(gpu_path, f"{_PICTURES}:gpu_picture", headline(result), shown, result.gpus)
         gpu_image = gpu_path.read_bytes()
     target = folder / f"{name}.html"
     with replacing(target) as partial:
         page = curve_page(result, picture.read_bytes(), gpu_image, use, command)
         partial.write_text(render(page), encoding="utf-8")
     return target
+
+
+def _shown(result: CurveResult) -> CurveResult:
+    """Return a curve without what no picture shows: the commit, and seconds of the host."""
+    info = result.simulation
+    return replace(
+        result,
+        commit=None,
+        simulation=None if info is None else replace(info, curve_s=0.0),
+        others=tuple(map(_shown, result.others)),
+    )
 
 
 def curve_page(

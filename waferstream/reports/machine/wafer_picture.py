@@ -17,42 +17,41 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from waferstream.core.units import GIB, KIB, counted, format_bytes
-from waferstream.machine.sram import SramPlan, SramReport, sram_report, stash_by_layer
+from waferstream.machine.sram import SramCourse
 from waferstream.reports import style
 
 _IO_WIDTH = 0.03  # of the grid's width; enlarged to be visible, the real width is a few columns
 
 
-def wafer_picture(path: Path, sram_plan: SramPlan, title: str) -> None:
+def wafer_picture(path: Path, course: SramCourse, title: str) -> None:
     """Draw the grid, the SRAM of a PE at the step's peak, and the SRAM over the step, as PNG."""
-    report = sram_report(sram_plan)
     with style.picture(path, title, 13.0, 5.2) as figure:
         wafer, memory, step = figure.subplots(1, 3, width_ratios=(1.0, 0.4, 1.5))
-        _wafer_panel(wafer, sram_plan, report)
-        memory_labels = _memory_panel(memory, sram_plan, report)
-        step_labels = _step_panel(step, sram_plan, report)
-        figure.supxlabel(report.wafer, fontsize=8, color=style.FAINT_INK, x=0.02, ha="left")
+        _wafer_panel(wafer, course)
+        memory_labels = _memory_panel(memory, course)
+        step_labels = _step_panel(step, course)
+        figure.supxlabel(course.report.wafer, fontsize=8, color=style.FAINT_INK, x=0.02, ha="left")
         style.lay_out(figure)
         style.label_ends(memory, memory_labels)
         style.label_ends(step, step_labels)
 
 
-def _wafer_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> None:
-    fabric = sram_plan.wafer.fabric
-    layer = max(report.layers, key=lambda layer: layer.stash_bytes)
-    io = _IO_WIDTH * fabric.columns
-    axes.set_title(f"Grid of {fabric.columns} x {fabric.rows} PEs", color=style.FAINT_INK)
+def _wafer_panel(axes: Axes, course: SramCourse) -> None:
+    columns, rows = course.columns, course.rows
+    layer = max(course.report.layers, key=lambda layer: layer.stash_bytes)
+    io = _IO_WIDTH * columns
+    axes.set_title(f"Grid of {columns} x {rows} PEs", color=style.FAINT_INK)
     for x, width, height, color in (
-        (-2 * io, io, fabric.rows, style.PURPLE),
-        (fabric.columns + io, io, fabric.rows, style.PURPLE),
-        (0, fabric.columns, fabric.rows, style.LIGHT),
+        (-2 * io, io, rows, style.PURPLE),
+        (columns + io, io, rows, style.PURPLE),
+        (0, columns, rows, style.LIGHT),
         (0, layer.columns, layer.rows, style.BLUE),
     ):
-        axes.add_patch(Rectangle((x, fabric.rows - height), width, height, color=color, lw=0))
-    used = layer.columns * layer.rows / fabric.num_pes
-    fits_inside = layer.columns > 0.4 * fabric.columns and layer.rows > 0.16 * fabric.rows
-    inside = (layer.columns / 2, fabric.rows - layer.rows / 2)
-    beside = (0.7 * fabric.columns, fabric.rows / 2)
+        axes.add_patch(Rectangle((x, rows - height), width, height, color=color, lw=0))
+    used = layer.columns * layer.rows / course.report.grid_pes
+    fits_inside = layer.columns > 0.4 * columns and layer.rows > 0.16 * rows
+    inside = (layer.columns / 2, rows - layer.rows / 2)
+    beside = (0.7 * columns, rows / 2)
     axes.annotate(
         f"{layer.layer}\n{layer.columns} x {layer.rows} PEs\n{used:.1%} of the grid",
         inside if fits_inside else beside,
@@ -63,7 +62,7 @@ def _wafer_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> None:
     )
     axes.set_xlabel("features")
     axes.set_ylabel("tokens")
-    for x in (-1.5 * io, fabric.columns + 1.5 * io):
+    for x in (-1.5 * io, columns + 1.5 * io):
         axes.annotate(
             "I/O",
             (x, 0),
@@ -74,17 +73,16 @@ def _wafer_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> None:
             color=style.PURPLE,
             fontweight="bold",
         )
-    axes.set_xlim(-3 * io, fabric.columns + 3 * io)
-    axes.set_ylim(0, fabric.rows)
+    axes.set_xlim(-3 * io, columns + 3 * io)
+    axes.set_ylim(0, rows)
     axes.set_aspect("equal")
     axes.set_xticks([])
     axes.set_yticks([])
 
 
-def _memory_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[style.EndLabel]:
-    kib_of_pe = sram_plan.wafer.cores * KIB
-    samples = report.micro_batch_size
-    stash = [f.of(samples) for f in stash_by_layer(sram_plan.program, sram_plan.peak).values()]
+def _memory_panel(axes: Axes, course: SramCourse) -> list[style.EndLabel]:
+    report, stash = course.report, course.stash_by_layer
+    kib_of_pe = course.cores * KIB
     free_bytes = max(0, report.capacity_bytes - report.peak_bytes)
     labels, top = [], 0.0
     for kind, pieces, color in (
@@ -115,11 +113,11 @@ def _shade(place: int, count: int) -> float:
     return 1.0 if count == 1 or place % 2 else 0.75
 
 
-def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[style.EndLabel]:
-    samples = report.micro_batch_size
-    stash = [moment.stash.of(samples) / GIB for moment in sram_plan.moments]
-    working = [moment.working.of(samples) / GIB for moment in sram_plan.moments]
-    buffers = [piece / GIB for piece in sram_plan.buffers]
+def _step_panel(axes: Axes, course: SramCourse) -> list[style.EndLabel]:
+    report = course.report
+    stash = [piece / GIB for piece in course.stash]
+    working = [piece / GIB for piece in course.working]
+    buffers = [piece / GIB for piece in course.buffers]
     capacity, peak = report.capacity_bytes / GIB, report.peak_bytes / GIB
     edges = [segment - 0.5 for segment in range(len(stash) + 1)]
     axes.set_title("SRAM over a micro-batch, GiB", color=style.FAINT_INK)
@@ -136,7 +134,7 @@ def _step_panel(axes: Axes, sram_plan: SramPlan, report: SramReport) -> list[sty
     above = peak < capacity / 2  # a high peak leaves no space below the line of the capacity
     axes.annotate(
         f"{report.peak_at}: {format_bytes(report.peak_bytes)}",
-        (sram_plan.peak.segment, peak),
+        (course.peak_segment, peak),
         (0, 4) if above else (-8, -2),
         textcoords="offset points",
         ha="center" if above else "right",

@@ -23,7 +23,7 @@ from waferstream.simulation.known import find_known, remember
 
 PROGRAM = """
 import sys
-sys.modules["torch"] = None  # to import it fails
+sys.modules.update(dict.fromkeys(("torch", "matplotlib", "PIL")))  # to import one fails
 from waferstream.cli.entry import run
 sys.exit(run())
 """
@@ -161,14 +161,16 @@ def test_class_of_the_users_is_never_known(file: Path) -> None:
     assert find_known(changed(file, init__model={"class": "torch.nn:Identity"})) is None
 
 
-def test_known_file_is_simulated_without_torch(
+def test_known_file_is_simulated_without_torch_and_matplotlib(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the numbers of a simulation that captures."""
+    """With the numbers, and the pictures, of a simulation that captures."""
     changed(file, init__backend__compile_dir=str(file.parent / "new"))
     words = ["--simulate", "--num_csx=2", f"--model_dir={file.parent / 'out'}"]
     code, first, _ = run_here([f"--params={file.with_name('changed.yaml')}", *words], capsys)
     assert code == 0
+    pictures = drawn_below(file.parent / "out")
+    shutil.rmtree(file.parent / "out")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, f"--params={file}", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -177,6 +179,14 @@ def test_known_file_is_simulated_without_torch(
         check=True,
     )
     assert numbers(done.stdout) == numbers(first)
+    assert drawn_below(file.parent / "out") == pictures
+
+
+def drawn_below(folder: Path) -> dict[str, bytes]:
+    """Return the pictures below a folder, of which there are some."""
+    pictures = {file.name: file.read_bytes() for file in folder.rglob("*.png")}
+    assert pictures
+    return pictures
 
 
 def numbers(text: str) -> str:

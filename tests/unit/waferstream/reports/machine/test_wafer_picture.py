@@ -14,7 +14,7 @@ from tests.support.timing.machines import alone
 from waferstream.core.program.segment import Footprint, OpWork, Stash
 from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import CS2, CS3, WaferSpec
-from waferstream.machine.sram import SramPlan, data_bytes
+from waferstream.machine.sram import SramPlan, data_bytes, sram_course
 from waferstream.reports.machine.wafer_picture import wafer_picture
 
 PRODUCT = OpWork("mm", "matmul", 2 * 64 * 32 * 16, (1, 64, 32, 16), streams=True)
@@ -38,7 +38,9 @@ def test_wafer_picture_draws_any_sram_plan(tmp_path: Path, wafer: WaferSpec, sam
     """Nearly empty, nearly full, and beyond the capacity."""
     path = tmp_path / "wafer.png"
     wafer_picture(
-        path, SramPlan.of(replace(STEP, micro_batch_size=samples), alone(wafer)), "A wafer"
+        path,
+        sram_course(SramPlan.of(replace(STEP, micro_batch_size=samples), alone(wafer))),
+        "A wafer",
     )
     image = imread(path)
     assert image.shape[:2] == (1040, 2600)
@@ -52,7 +54,7 @@ def test_wafer_picture_has_no_overlaps(tmp_path: Path, samples: int) -> None:
     with drawn() as figures:
         wafer_picture(
             tmp_path / "wafer.png",
-            SramPlan.of(replace(STEP, micro_batch_size=samples), alone(CS2)),
+            sram_course(SramPlan.of(replace(STEP, micro_batch_size=samples), alone(CS2))),
             "A",
         )
     assert overlapping(figures[0]) == []
@@ -61,7 +63,7 @@ def test_wafer_picture_has_no_overlaps(tmp_path: Path, samples: int) -> None:
 def test_wafer_picture_has_the_numbers_of_the_plan(tmp_path: Path) -> None:
     sram_plan = SramPlan.of(replace(STEP, micro_batch_size=8), alone(CS2))
     with drawn() as figures:
-        wafer_picture(tmp_path / "wafer.png", sram_plan, "A wafer")
+        wafer_picture(tmp_path / "wafer.png", sram_course(sram_plan), "A wafer")
     written = words(figures[0])
     assert f"layer.0 backward: {format_bytes(sram_plan.peak_bytes)}" in written
     assert f"capacity {format_bytes(data_bytes(CS2))}" in written
@@ -70,5 +72,6 @@ def test_wafer_picture_has_the_numbers_of_the_plan(tmp_path: Path) -> None:
 def test_wafer_picture_draws_an_empty_wafer(tmp_path: Path) -> None:
     """A program without products or stash."""
     path = tmp_path / "wafer.png"
-    wafer_picture(path, SramPlan.of(program(segments=(segment(0),)), alone(CS2)), "Nothing")
+    empty = SramPlan.of(program(segments=(segment(0),)), alone(CS2))
+    wafer_picture(path, sram_course(empty), "Nothing")
     assert path.stat().st_size > 10_000
