@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cstorch.loop.profiler import Profiler
 from cstorch.session.session import Session
 from waferstream.core.events import EvalProgress, TrainProgress
 from waferstream.core.program.program import ProgramKind
-from waferstream.host.terminal import ProgressBar, shows_bars
+from waferstream.host.terminal import progress_bar, shows_bars
+
+if TYPE_CHECKING:
+    from waferstream.host.bars import Live
 
 log = logging.getLogger("waferstream")
 
@@ -29,7 +33,7 @@ class LoopLog:
         self._profiler = profiler
         self._num_steps = num_steps
         self._last_s = 0.0
-        self._bar: ProgressBar | None = None
+        self._bar: Live | None = None
 
     def begin(self, kind: ProgramKind, look: Callable[[], int]) -> None:
         """Show the bar of the loop, unless it is shown already.
@@ -40,18 +44,16 @@ class LoopLog:
         """
         if self._bar is None and kind in self._session.settings.bars and shows_bars():
             word = kind.verb.capitalize()
-            self._bar = ProgressBar(word, 1, self._num_steps, look, kind.unit)
+            self._bar = progress_bar(word, 1, self._num_steps, look)
 
     def close(self) -> None:
         """Remove the bar. Idempotent."""
         if self._bar is not None:
-            self._bar.close()
+            self._bar.stop()
             self._bar = None
 
     def note(self, kind: ProgramKind, iteration: int, loss: float | None) -> None:
         """Log the progress after an iteration, counted from 1, if its loss is known."""
-        if self._bar is not None:
-            self._bar.reach(iteration)
         now_s = time.monotonic()
         is_due = iteration == self._num_steps or now_s - self._last_s >= LINE_INTERVAL_S
         if loss is not None and is_due and self._session.settings.logs_progress:

@@ -70,7 +70,7 @@ _LIBRARIES = (
 )
 """Beginnings of the paths of code that is not searched."""
 
-_CLOSED = {*_OWN, "numpy", "ray", "tensorboardX", "torch", "torchvision", "tqdm"} | (
+_CLOSED = {*_OWN, "numpy", "ray", "rich", "tensorboardX", "torch", "torchvision", "tqdm"} | (
     sys.stdlib_module_names - {"__main__", "argparse", "types"}
 )
 """Packages whose objects are not searched, but for modules of torch."""

@@ -9,7 +9,7 @@ from waferstream.core.errors import ConfigError
 
 TRAINING = (
     *("alembic", "cloudpickle", "cryptography", "google", "grpc", "h5py", "pathspec"),
-    *("ray", "sqlalchemy", "tensorboardX", "tqdm"),
+    *("ray", "sqlalchemy", "tensorboardX"),
 )
 """Packages of the extra ``train``, by the names that are imported; a simulation imports none."""
 

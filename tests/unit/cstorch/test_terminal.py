@@ -56,9 +56,9 @@ def test_loops_show_their_progress(
     bars = terminal.getvalue()
     assert "Train:   0%" in bars
     assert "Evaluate:   0%" in bars
-    assert "0/3 " in bars
-    assert "0/2 " in bars
-    assert "0/1 " not in bars
+    assert "0/3" in bars
+    assert "0/2" in bars
+    assert "0/1" not in bars
 
 
 def test_report_states_emulated_rate_and_causes(backend: cstorch.Backend) -> None:

@@ -7,7 +7,8 @@ from dataclasses import asdict, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from tqdm import tqdm
+from rich.console import Console
+from rich.progress import Progress
 from typer import Argument, Option
 
 from waferstream.cli.frame.commands import command
@@ -52,13 +53,10 @@ def preprocess(
         typed["sources"] = sources
     read = {} if config is None else load_yaml(config)
     recipe = validate(Recipe, read | typed, str(config or "waferstream data preprocess"))
-    with tqdm(unit="file", disable=None, leave=False, file=sys.stderr) as bar:
-
-        def told(done: int, of_all: int) -> None:
-            bar.total = of_all
-            bar.update(done - bar.n)
-
-        packing = prepare(recipe, told)
+    shown = sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
+        files = bar.add_task("Files")
+        packing = prepare(recipe, lambda done, of: bar.update(files, completed=done, total=of))
     section = _dataloader(recipe)
     if prints_json():
         return print_rows([{**_facts(packing), "dataloader": section}])

@@ -43,11 +43,6 @@ class ProgramKind(StrEnum):
         """What a cluster does with the steps."""
         return {ProgramKind.TRAIN: "train", ProgramKind.EVAL: "evaluate"}[self]
 
-    @property
-    def unit(self) -> str:
-        """What the steps of a loop are called."""
-        return {ProgramKind.TRAIN: "step", ProgramKind.EVAL: "batch"}[self]
-
 
 Rounding = Literal["nearest", "stochastic"]
 """How results of ops are rounded to the half type (waferstream.numerics.half_types)."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from waferstream.core.events import EvalProgress, TrainProgress
-from waferstream.host.terminal import ProgressBar
+from waferstream.host.terminal import progress_bar
 from waferstream.host.words import Words
 from waferstream.training.observers.observer import EvaluationLog, TrainingLog
+
+if TYPE_CHECKING:
+    from waferstream.host.bars import Live
 
 
 class Progress:
@@ -39,15 +43,13 @@ class Progress:
         self._device = device
         self._batch_size = batch_size
         self._log = log
-        self._bar: ProgressBar | None = None
+        self._bar: Live | None = None
 
     def began(self, first_step: int, last_step: int) -> None:
         if self._words != "quiet":
-            self._bar = ProgressBar("Train", first_step, last_step, self._look)
+            self._bar = progress_bar("Train", first_step, last_step, self._look)
 
     def trained(self, log: TrainingLog) -> None:
-        if self._bar is not None:
-            self._bar.reach(log.step)
         seconds_per_step = self._batch_size / log.global_rate
         progress = TrainProgress(
             step=log.step,
@@ -81,7 +83,7 @@ class Progress:
 
     def close(self) -> None:
         if self._bar is not None:
-            self._bar.close()
+            self._bar.stop()
 
     def _say(self, progress: TrainProgress | EvalProgress, more: Sequence[str] = ()) -> None:
         """Append lines to run.log, and print them above the progress bar in the words asked for."""
@@ -90,7 +92,4 @@ class Progress:
             self._log(line)
         shown = {"vendor": lines, "plain": [progress.plain], "quiet": []}[self._words]
         for line in shown:
-            if self._bar is None:
-                print(line, flush=True)
-            else:
-                self._bar.write(line)
+            print(line, flush=True)

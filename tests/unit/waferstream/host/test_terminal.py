@@ -9,36 +9,35 @@ import pytest
 from tqdm import tqdm
 
 from tests.support.host.terminals import terminal_of_test
-from waferstream.host.terminal import ProgressBar, TerminalHandler, spinning
+from waferstream.host.bars import bar_of_steps
+from waferstream.host.terminal import TerminalHandler, progress_bar, shows_bars, spinning
 
 
-def test_progress_bar_is_absent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = ProgressBar("Train", 3, 10, lambda: 4)
-    bar.follow()
-    bar.reach(5)
-    bar.write("a line")
-    bar.close()
-    captured = capsys.readouterr()
-    assert captured.out == "a line\n"
-    assert captured.err == ""
+def test_progress_bar_is_absent_without_a_terminal() -> None:
+    assert progress_bar("Train", 3, 10, lambda: 4) is None
+
+
+def test_bars_are_absent_beside_those_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal_of_test(monkeypatch)
+    logging.getLogger("waferstream").addHandler(TerminalHandler())
+    assert shows_bars()
+    with tqdm(total=3):
+        assert not shows_bars()
 
 
 def test_progress_bar_follows_steps_that_nobody_reports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The newest has begun; those before it are done. A run may go back."""
     terminal, seen = terminal_of_test(monkeypatch), [4]
-    bar = ProgressBar("Train", 5, 10, lambda: seen[-1])
+    bar = bar_of_steps("Train", 5, 10, lambda: seen[-1])
     try:
-        for newest, done in ((4, 0), (5, 0), (6, 1), (9, 4), (7, 4)):
+        for newest, done in ((4, 0), (5, 0), (6, 1), (9, 4), (7, 2)):
             seen.append(newest)
-            bar.follow()
-            assert bar.done == done
-        bar.reach(10)
-        assert bar.done == 6
-        bar.reach(6)  # the run has gone back
-        assert bar.done == 2
+            bar.refresh()
+            assert bar.tasks[0].completed == done
     finally:
-        bar.close()
+        bar.stop()
     assert "Train" in terminal.getvalue()
 
 
@@ -77,14 +76,14 @@ def test_what_a_program_prints_goes_above_its_bar(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdout", terminal)
     console = logging.StreamHandler(terminal)
     monkeypatch.setattr(logging.root, "handlers", [console])
-    bar = ProgressBar("Train", 1, 10, lambda: 0)
+    bar = bar_of_steps("Train", 1, 10, lambda: 0)
     try:
         print("loss", 2.5)
+        print("long " * 30)
         logging.root.warning("a log line")
-        bar.reach(3)
     finally:
-        bar.close()
-    lines = [line.split("\r")[-1] for line in terminal.getvalue().split("\n")]
-    assert lines[:2] == ["loss 2.5", "a log line"]
+        bar.stop()
+    lines = [line.split("\r\x1b[2K")[-1] for line in terminal.getvalue().split("\n")]
+    assert lines[:3] == ["loss 2.5", "long " * 30, "a log line"]
     assert sys.stdout is terminal
     assert logging.root.handlers == [console]
