@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(120)]
 @pytest.fixture(scope="module")
 def host() -> Iterator[str]:
     """Ray's id of this host."""
-    enter(RuntimeSpec())
+    enter(RuntimeSpec(fast_start=False))  # which has what prepares runtime environments
     yield str(ray.get_runtime_context().get_node_id())
     leave()
 

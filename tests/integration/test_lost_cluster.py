@@ -98,7 +98,6 @@ def test_run_goes_on_after_a_kill(undisturbed: dict[str, Any], victim: str) -> N
         ("gcs_server", STEPS),
         pytest.param("gcs_server", KILLED_AFTER, marks=pytest.mark.nightly),
         pytest.param("raylet", KILLED_AFTER, marks=pytest.mark.nightly),
-        pytest.param("RuntimeEnvAgent", KILLED_AFTER, marks=pytest.mark.nightly),
     ],
 )
 def test_run_goes_on_after_a_stop(undisturbed: dict[str, Any], victim: str, hit_after: int) -> None:

@@ -211,13 +211,14 @@ def _leave_at_exit() -> None:
     atexit.register(leave)  # behind the fork server: the last one that is registered runs first
 
 
-def _config() -> dict[str, object]:
+def _config(*, reports_metrics: bool) -> dict[str, object]:
     """Return the settings of a private Ray.
 
     Ray runs its workers at nice 15, where any other work on the host takes the processor from the
     training. They have the priority of the program, unless the user's environment states another.
     """
-    return _CONFIG if _WORKER_NICENESS in os.environ else {**_CONFIG, "worker_niceness": 0}
+    own = _CONFIG if _WORKER_NICENESS in os.environ else {**_CONFIG, "worker_niceness": 0}
+    return {**own, "enable_metrics_collection": reports_metrics}
 
 
 def _note_started(process: subprocess.Popen[bytes]) -> None:
@@ -237,18 +238,18 @@ def _init(runtime: RuntimeSpec) -> None:
     # A signal in the middle aborts the process, and Ray puts a handler of its own in our place.
     with deferred():
         if runtime.address == "local":
-            _start_private(is_fast=runtime.fast_start)
+            _start_private(runtime)
         else:
             ray.init(address=runtime.address, log_to_driver=False, logging_level=logging.ERROR)
 
 
-def _start_private(*, is_fast: bool) -> None:
+def _start_private(runtime: RuntimeSpec) -> None:
     """Start an instance that listens on loopback alone, in a folder and with a token of its own."""
     folder, running = private_folder(), ""
     _of_private.enter_context(own_token())
     _leave_at_exit()
     try:
-        with _fast_start() if is_fast else nullcontext():
+        with _fast_start(runtime) if runtime.fast_start else nullcontext():
             context: Any = ray.init(
                 address="local",
                 include_dashboard=False,
@@ -256,7 +257,7 @@ def _start_private(*, is_fast: bool) -> None:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 _node_ip_address=_LOOPBACK,
-                _system_config=_config(),
+                _system_config=_config(reports_metrics=runtime.metrics),
                 _temp_dir=str(folder),
             )
         running = Path(context.address_info["session_dir"]).name
@@ -265,7 +266,7 @@ def _start_private(*, is_fast: bool) -> None:
 
 
 @contextmanager
-def _fast_start() -> Iterator[None]:
+def _fast_start(runtime: RuntimeSpec) -> Iterator[None]:
     """Let Ray start as ``patches`` says in the block, if this release can be changed so."""
     if missing := missing_names():
         log.warning("Ray %s starts slowly: it has no %s", ray.__version__, ", ".join(missing))
@@ -277,5 +278,5 @@ def _fast_start() -> Iterator[None]:
     parameters = {**own, "node_ip_address": _LOOPBACK, "session_name": new_session()}
     with workers_forked(workers_script()) as server:
         STOPPED_PROCESSES.watch(server)
-        with patched(parameters, _note_started, LAUNCHER):
+        with patched(parameters, _note_started, LAUNCHER, has_agents=runtime.metrics):
             yield

@@ -1,7 +1,8 @@
 """The changes of Ray's private modules with which a private instance starts, all in one place.
 
     parameter.RayParams                  loopback alone, a session name of ours, no monitors
-    services.ConsolePopen                Ray's processes have groups of their own
+    services.ConsolePopen                Ray's processes have groups of their own; no agents
+    worker._maybe_modify_runtime_env     noted: a runtime environment needs the agents
     services.start_api_server            no dashboard, and no process for usage statistics
     ray_constants.SETUP_WORKER_FILENAME  workers are forked by a server that has loaded the code
     random, in each module of Ray        a generator that is not the program's
@@ -25,10 +26,26 @@ from unittest import mock
 NAMES = (
     ("ray._private.parameter", "RayParams"),
     ("ray._private.services", "ConsolePopen"),
+    ("ray._private.worker", "_maybe_modify_runtime_env"),
     ("ray._private.services", "start_api_server"),
     ("ray._private.ray_constants", "SETUP_WORKER_FILENAME"),
 )
 """Modules of Ray and what is changed in them."""
+
+_PORTS = (
+    "METRICS_AGENT_PORT_NAME",
+    "METRICS_EXPORT_PORT_NAME",
+    "DASHBOARD_AGENT_LISTEN_PORT_NAME",
+    "RUNTIME_ENV_AGENT_PORT_NAME",
+)
+_USED = tuple(("ray._raylet", name) for name in ("persist_port", *_PORTS))
+"""With what an agent tells its raylet where it listens."""
+
+_NO_PORT = 1
+
+_AGENT_WORDS = ("--dashboard_agent_command=", "--runtime_env_agent_command=")
+_PLACEHOLDER = 'sh -c "exec tail --pid=$RAY_RAYLET_PID -f /dev/null"'
+"""What a raylet runs in place of an agent, as it ends with its agents: it ends with the raylet."""
 
 _NO_DASHBOARD = (None, None)
 """Address and process of the dashboard."""
@@ -38,12 +55,16 @@ _RAYS_GENERATOR = random.Random()
 
 def missing_names() -> list[str]:
     """Return the names that this release of Ray has not."""
-    return [f"{module}.{name}" for module, name in NAMES if not _has(module, name)]
+    return [f"{module}.{name}" for module, name in (*NAMES, *_USED) if not _has(module, name)]
 
 
 @contextmanager
 def patched(
-    parameters: Mapping[str, object], process_started: Callable[[Any], None], launcher: Path
+    parameters: Mapping[str, object],
+    process_started: Callable[[Any], None],
+    launcher: Path,
+    *,
+    has_agents: bool = False,
 ) -> Iterator[None]:
     """Let an instance that starts in the block start as ours do.
 
@@ -51,17 +72,29 @@ def patched(
         parameters: Values of ``RayParams`` that win over those of ``ray.init``.
         process_started: Called with each process that Ray starts.
         launcher: The script that starts a worker process, in place of Ray's.
+        has_agents: Whether the agents of the raylet start, a second of processor time each. They
+            also do where the environment of the program states a runtime environment.
     """
-    params, popen, _, _ = (getattr(import_module(module), name) for module, name in NAMES)
+    params, popen, modified, _, _ = (getattr(import_module(module), name) for module, name in NAMES)
 
-    def start(*words: Any, **options: Any) -> Any:
-        process = popen(*words, process_group=0, **options)
+    needs_agents = has_agents
+
+    def noted(*given: Any) -> Any:
+        nonlocal needs_agents
+        environment = modified(*given)
+        needs_agents = needs_agents or bool(environment)
+        return environment
+
+    def start(command: list[str], **options: Any) -> Any:
+        own = command if needs_agents else _without_agents(command)
+        process = popen(own, process_group=0, **options)
         process_started(process)
         return process
 
     changed = (
         lambda **given: params(**given | parameters),
         start,
+        noted,
         lambda *_, **__: _NO_DASHBOARD,
         str(launcher),
     )
@@ -86,6 +119,25 @@ def give_ray_a_generator() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("ray.") and getattr(module, "random", None) is random:
             module.random = _RAYS_GENERATOR  # type: ignore[attr-defined]
+
+
+def _without_agents(command: list[str]) -> list[str]:
+    """Return the command of a process of Ray; if that is a raylet, with placeholders for agents.
+
+    The agents prepare runtime environments and report metrics. The raylet waits until they have
+    said where they listen, and connects only when it needs one.
+    """
+    if not any(word.startswith(_AGENT_WORDS) for word in command):
+        return command
+    raylet = import_module("ray._raylet")
+    values = dict(word.partition("=")[::2] for word in command)
+    for name in _PORTS:
+        name_of_file = getattr(raylet, name)
+        raylet.persist_port(values["--session_dir"], values["--node_id"], name_of_file, _NO_PORT)
+    return [
+        f"{word.partition('=')[0]}={_PLACEHOLDER}" if word.startswith(_AGENT_WORDS) else word
+        for word in command
+    ]
 
 
 def _has(module: str, name: str) -> bool:

@@ -1,6 +1,9 @@
 """The changes of Ray's private modules: they fit this release, end with the block, or are left."""
 
 import logging
+import subprocess
+import sys
+import time
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -8,6 +11,16 @@ from pathlib import Path
 import pytest
 
 from appliance.ray.connection import connection, patches
+from appliance.spec import RuntimeSpec
+from tests.support.host.processes import descendants, wait_for_end
+
+_NODE = 28 * "ab"
+
+_PARENT = """
+import os, shlex, subprocess, sys
+environment = os.environ | {"RAY_RAYLET_PID": str(os.getpid())}
+subprocess.run(shlex.split(sys.argv[1]), env=environment)
+"""
 
 NEWS = """
 Ray has changed what appliance/ray/connection/patches.py changes in it. Find the new name in Ray's
@@ -39,6 +52,43 @@ def test_changes_end_with_the_block() -> None:
     assert now() == before
 
 
+def test_raylet_without_agents_finds_their_ports_and_outlives_no_placeholder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a runtime environment of the program's, or on demand, the agents start."""
+    from ray._private import services, worker
+
+    words = [
+        f"--session_dir={tmp_path}",
+        f"--node_id={_NODE}",
+        "--runtime_env_agent_command=agent x",
+    ]
+    started: list[list[str]] = []
+    monkeypatch.setattr(services, "ConsolePopen", lambda words, **_: started.append(words))
+    for has_agents, environment in ((False, {}), (True, {}), (False, {"pip": ["x"]})):
+        monkeypatch.setattr(worker, "_maybe_modify_runtime_env", lambda *_, e=environment: e)
+        with patches.patched({}, lambda _: None, Path("launcher"), has_agents=has_agents):
+            worker._maybe_modify_runtime_env(None, False)
+            services.ConsolePopen(words)
+    without, *others = started
+    assert others == [words, words]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{name}_port_{_NODE}"
+        for name in (
+            "metrics_agent",
+            "metrics_export",
+            "dashboard_agent_listen",
+            "runtime_env_agent",
+        )
+    }
+    command = without[-1].removeprefix("--runtime_env_agent_command=")
+    with subprocess.Popen([sys.executable, "-c", _PARENT, command]) as parent:
+        while not (placeholders := descendants(parent.pid)):
+            time.sleep(0.02)
+        parent.kill()
+    assert wait_for_end(placeholders) == set()
+
+
 def test_a_release_without_a_name_starts_plainly(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -46,6 +96,6 @@ def test_a_release_without_a_name_starts_plainly(
     names = (*patches.NAMES, ("ray._private.services", "gone"), ("ray._private.gone", "name"))
     monkeypatch.setattr(patches, "NAMES", names)
     assert patches.missing_names() == ["ray._private.services.gone", "ray._private.gone.name"]
-    with caplog.at_level(logging.WARNING), connection._fast_start():
+    with caplog.at_level(logging.WARNING), connection._fast_start(RuntimeSpec()):
         pass
     assert "starts slowly" in caplog.text
