@@ -2,10 +2,11 @@
 
 A worker that Ray starts by itself imports Ray twice, then torch and the project: four seconds of
 processor time for each role. The fork server imports all but Ray once, while Ray itself starts,
-and stays for all clusters of the process. It has one thread and computes nothing, so that a fork
-copies no lock and no state of a random generator. Ray is imported by each worker: the import reads
-the environment of the worker, with its job and its token. On a joined Ray each host with several
-roles has a fork server of its own (appliance.ray.forks.host_forks).
+and stays for all clusters of the process. Ray reads its job and its raylet from the environment
+when it is imported: so the server forks a process for each instance of Ray, by the first request
+from there, and that one imports Ray and forks the workers. Both have one thread and compute
+nothing, so that a fork copies no lock and no state of a random generator. On a joined Ray each host
+with several roles has a fork server of its own (appliance.ray.forks.host_forks).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from appliance.ray.forks.worker_launcher import ADDRESS, SERVER_WORD
+from appliance.ray.forks.worker_launcher import ADDRESS, SERVER_WORD, send
 
 LAUNCHER = Path(__file__).with_name("worker_launcher.py")
 """The script that Ray runs in place of its own to start a worker."""
@@ -51,10 +52,29 @@ _OF_RAY = ("filelock", "jsonschema", "msgpack", "requests")  # what Ray itself i
 PRELOADED = (*_ROLES, *_FRONT_END, *_OF_RAY)
 """Modules that the fork server imports."""
 
+_WITH_RAY = ("appliance.ray.starter",)
+"""Modules that the process of an instance imports: with them all that actors need."""
+
+_WHERE_INSTALLED = (
+    "ray._common.pydantic_compat",
+    "ray._common.usage.usage_lib",
+    "starlette.datastructures",
+    "ray._private.arrow_serialization",
+    "pyarrow.json",
+)
+"""Modules that Ray imports when a worker starts and when it serializes for the first time."""
+
+_ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Environment in which the import of PyArrow starts no thread."""
+
+_OF_INSTANCE = ("RAY_JOB_ID", "RAY_RAYLET_PID")
+"""Environment variables that Ray reads when it is imported, and then no more."""
+
 _SCRIPTS = (
     os.fsencode(LAUNCHER),
     b"/ray/dashboard/agent.py",
     b"/ray/_private/runtime_env/agent/main.py",
+    b"tail\0--pid=",
 )
 """What a raylet starts, in the command lines of those that have no title of Ray's yet."""
 
@@ -148,16 +168,21 @@ def end_workers() -> None:
     Ray ends those that it knows. One that still starts would look for Ray for a minute.
     """
     if _current is not None:
-        _end_children(_current.process.pid)
+        _end_below(_current.process.pid)
 
 
-def _end_children(of: int) -> None:
-    parent = str(of)
+def _end_below(pid: int) -> None:
+    """End the processes of instances below a fork server, and their workers."""
+    children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[1-9]*"):
         with suppress(OSError):
             _, _, fields = (entry / "stat").read_text(errors="replace").rpartition(") ")
-            if fields.split()[1] == parent:  # proc_pid_stat(5): after the name come state, parent
-                os.kill(int(entry.name), signal.SIGKILL)
+            parent = int(fields.split()[1])  # proc_pid_stat(5): after the name come state, parent
+            children.setdefault(parent, []).append(int(entry.name))
+    for instance in children.get(pid, ()):
+        for each in (instance, *children.get(instance, ())):
+            with suppress(OSError):
+                os.kill(each, signal.SIGKILL)
 
 
 def _running() -> Server:
@@ -200,18 +225,14 @@ def start_server() -> Server:
 
 
 def serve(listener_fd: int) -> None:
-    """Load the code, then fork a worker for each request until the user's process ends.
+    """Load the code, then start a worker for each request until the user's process ends.
 
     Standard input has a line for each change of the groups that end then (``tell_groups``).
     """
     listener = socket.socket(fileno=listener_fd)
-    gc.disable()  # imports make nothing that could be collected: a tenth of their time
-    for module in PRELOADED:
-        import_module(module)
-    gc.freeze()  # what is never collected stays shared
-    gc.enable()
+    _load(PRELOADED)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave no zombies
-    received = b""
+    received, instance, to_instance = b"", None, socket.socket()
     while True:
         ready, _, _ = select.select([listener_fd, 0], [], [])
         if 0 in ready:
@@ -225,14 +246,55 @@ def serve(listener_fd: int) -> None:
         with connection, suppress(OSError, ValueError, EOFError):
             connection.settimeout(_REQUEST_S)
             request, streams = _received(connection)
-            if os.fork() == 0:
-                connection.close()
-                listener.close()
-                break
-            for stream in streams:
-                os.close(stream)
+            environment = json.loads(request)["environment"]
+            if instance != (instance := [environment.get(name) for name in _OF_INSTANCE]):
+                to_instance.close()  # whose workers stay
+                to_instance, requests = socket.socketpair()
+                if os.fork() == 0:
+                    for other in (connection, listener, to_instance):
+                        other.close()
+                    for stream in streams:
+                        os.close(stream)
+                    break
+                requests.close()
+            try:
+                send(to_instance, request, streams)
+            except OSError:
+                instance = None
+                raise
+            finally:
+                for stream in streams:
+                    os.close(stream)
             connection.sendall(b"\1")
-    _become_worker(request, streams)
+    _serve_instance(requests, environment)
+
+
+def _serve_instance(requests: socket.socket, environment: dict[str, str]) -> None:
+    """Load Ray, then fork a worker for each request until the fork server closes the socket."""
+    _set_environment(environment | _ONE_THREAD)
+    _load(_WITH_RAY, _WHERE_INSTALLED)
+    while True:
+        try:
+            request, streams = _received(requests)
+        except (OSError, EOFError):
+            return
+        if os.fork() == 0:
+            break
+        for stream in streams:
+            os.close(stream)
+    requests.close()
+    _become_worker(json.loads(request), streams)
+
+
+def _load(modules: Sequence[str], where_installed: Sequence[str] = ()) -> None:
+    gc.disable()  # imports make nothing that could be collected: a tenth of their time
+    for module in modules:
+        import_module(module)
+    for module in where_installed:
+        with suppress(ImportError):
+            import_module(module)
+    gc.freeze()  # what is never collected stays shared
+    gc.enable()
 
 
 def _end_instance(received: bytes) -> None:
@@ -241,15 +303,17 @@ def _end_instance(received: bytes) -> None:
     groups = [int(word) for word in lines[-1].split()] if lines else []
     if groups:  # the workers of a joined Ray have a raylet of their own
         end_groups(groups)
-        _end_children(os.getpid())
+        _end_below(os.getpid())
 
 
-def _received(connection: socket.socket) -> tuple[dict[str, Any], Sequence[int]]:
+def _received(connection: socket.socket) -> tuple[bytes, Sequence[int]]:
     """Return a request of a process of the same user, and its standard streams."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     if _PEER.unpack(peer)[1] != os.getuid():
         raise PermissionError("a request of another user")
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
+    if len(head) < _LENGTH.size:
+        raise EOFError
     (length,) = _LENGTH.unpack(head)
     text = bytearray()
     while len(text) < length:
@@ -257,7 +321,7 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], Sequence[int]]
         if not part:
             raise EOFError
         text += part
-    return json.loads(text), streams
+    return bytes(text), streams
 
 
 def _become_worker(request: dict[str, Any], streams: Sequence[int]) -> None:
@@ -267,9 +331,7 @@ def _become_worker(request: dict[str, Any], streams: Sequence[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    _set_environment(request["environment"])
     os.chdir(request["folder"])
     with suppress(OSError):  # more favourable values need a privilege
         os.setpriority(os.PRIO_PROCESS, 0, request["niceness"])
@@ -277,3 +339,9 @@ def _become_worker(request: dict[str, Any], streams: Sequence[int]) -> None:
     sys.argv = request["words"]
     np.random.seed()  # as in a process that has just imported it
     runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _set_environment(environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")

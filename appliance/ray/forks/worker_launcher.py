@@ -68,11 +68,16 @@ def _is_forked(address: str, request: bytes) -> bool:
             peer = server.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
             if not address or _PEER.unpack(peer)[1] != os.getuid():
                 return False
-            socket.send_fds(server, [struct.pack("!I", len(request))], [0, 1, 2])
-            server.sendall(request)
+            send(server, request, [0, 1, 2])
             return bool(server.recv(1))
     except OSError:
         return False
+
+
+def send(server: socket.socket, request: bytes, streams: Sequence[int]) -> None:
+    """Send a request with the standard streams of the worker."""
+    socket.send_fds(server, [struct.pack("!I", len(request))], streams)
+    server.sendall(request)
 
 
 if __name__ == "__main__":

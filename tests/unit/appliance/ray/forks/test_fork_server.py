@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,10 @@ import json, os, sys
 from pathlib import Path
 found = {"words": sys.argv[1:], "torch": "torch" in sys.modules, "parent": os.getppid()}
 found |= {"setting": os.environ.get("SETTING"), "folder": os.getcwd(), "name": __name__}
+found["threads"] = len(os.listdir("/proc/self/task"))
+if "ray" in sys.modules:
+    from ray import UniqueID
+    found["drawn"] = UniqueID.from_random().hex()
 Path(sys.argv[1] + ".part").write_text(json.dumps(found))
 os.rename(sys.argv[1] + ".part", sys.argv[1])
 """
@@ -34,19 +39,20 @@ def _stopped() -> Iterator[None]:
 
 
 def _launched(
-    folder: Path, address: str, *words: str, launcher: str | None = None
-) -> dict[str, object]:
+    folder: Path, address: str, *words: str, launcher: str | None = None, job: str = "01000000"
+) -> dict[str, Any]:
     """Start a worker as Ray does; return what the worker has written."""
     script, found = folder / "worker.py", folder / "found.json"
     script.write_text(_SCRIPT)
     python = [sys.executable, worker_launcher.__file__] if launcher is None else launcher.split()
     command = [*python, str(script), str(found), *words]
-    environment = os.environ | {worker_launcher.ADDRESS: address, "SETTING": "1"}
+    environment = os.environ | {worker_launcher.ADDRESS: address, "SETTING": "1", "RAY_JOB_ID": job}
     subprocess.run(command, check=True, env=environment, cwd=folder)
     deadline = time.monotonic() + _WAIT_S
     while not found.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    result: dict[str, object] = json.loads(found.read_text())
+    result: dict[str, Any] = json.loads(found.read_text())
+    found.unlink()
     return result
 
 
@@ -69,14 +75,28 @@ def test_worker_is_forked_with_its_words_and_environment(tmp_path: Path) -> None
     server = fork_server._running()
     context = '--serialized-runtime-env-context={"env_vars": {}}'
     found = _launched(tmp_path, server.address, "--language=PYTHON", context, "--node-id=1")
+    assert found.pop("parent") in descendants(server.process.pid)
+    assert len(found.pop("drawn")) > 0
     assert found == {
         "words": [str(tmp_path / "found.json"), "--node-id=1"],
         "torch": True,
-        "parent": server.process.pid,
+        "threads": 1,
         "setting": "1",
         "folder": str(tmp_path),
         "name": "__main__",
     }
+
+
+@pytest.mark.timeout(120)
+def test_workers_of_an_instance_share_a_parent_and_no_random_numbers(tmp_path: Path) -> None:
+    """Ray keeps the job that it was imported with: another one gets a process of its own."""
+    server = fork_server._running()
+    first, second = (_launched(tmp_path, server.address) for _ in range(2))
+    assert first["parent"] == second["parent"] != server.process.pid
+    assert first["drawn"] != second["drawn"]
+    other = _launched(tmp_path, server.address, job="02000000")
+    assert other["parent"] != first["parent"]
+    assert wait_for_end({first["parent"]}) == set()
 
 
 @pytest.mark.timeout(120)
@@ -128,7 +148,7 @@ def test_executable_of_a_server_forks_a_worker(tmp_path: Path) -> None:
     server = fork_server._running()
     found = _launched(tmp_path, "", "--node-id=1", launcher=server.executable)
     assert found["words"] == [str(tmp_path / "found.json"), "--node-id=1"]
-    assert found["parent"] == server.process.pid
+    assert found["parent"] in descendants(server.process.pid)
 
 
 def test_executable_of_an_ended_server_is_python(tmp_path: Path) -> None:
