@@ -34,14 +34,22 @@ _PROCESSES_PER_CORE = 2
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """How to build the roles of a process; named after the first of them."""
+    """How to build the roles of a process; its name tells all of them."""
 
     members: tuple[RoleSpec, ...]
 
     @property
     def name(self) -> str:
-        """The name of the first role."""
-        return self.members[0].name
+        """The names of the roles in words: ``csx-0 to csx-7, br-5 to br-6``."""
+        runs: list[list[str]] = []
+        for role in (member.name for member in self.members):
+            kind, _, number = role.rpartition("-")
+            before = f"{kind}-{int(number) - 1}" if number.isdecimal() else None
+            if runs and runs[-1][-1] == before:
+                runs[-1].append(role)
+            else:
+                runs.append([role])
+        return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else run[0] for run in runs)
 
     def build(self, context: RoleContext) -> Group:
         """Build the roles, which share memory and numbers of messages."""

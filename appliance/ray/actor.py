@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -111,12 +112,16 @@ class RoleActor(HostedProcess):
     def load(self, specs: Sequence[RoleSpec]) -> None:
         """Load the code of roles before there is one here: unpickling their specs does."""
 
-    def open(self, role: str, runtime: RuntimeSpec, session: str, home: str) -> Presence:
-        """Open the role's link and return where it is; ``home`` is the host of the user's files."""
+    def open(self, roles: Sequence[str], runtime: RuntimeSpec, session: str, home: str) -> Presence:
+        """Open the link of the roles of this process, mostly one, and return where they are.
+
+        ``home`` is the host of the user's files.
+        """
+        first = roles[0]
         self._runtime = runtime
         self._leaves = False
         if runtime.metrics and self._metrics is None:
-            self._metrics = RoleMetrics(role)
+            self._metrics = RoleMetrics(first)
         self._numbers.restart()
         if runtime.address != "local":
             self._host_address = str(ray.util.get_node_ip_address())
@@ -125,7 +130,7 @@ class RoleActor(HostedProcess):
         arena = None if self._link is None else self._link.retire()
         self._link = open_link(
             runtime.carrier,
-            role,
+            first,
             session,
             host=own_address(runtime),
             start_timeout_s=runtime.start_timeout_s,
@@ -133,7 +138,7 @@ class RoleActor(HostedProcess):
             arena=arena,
             tls=runtime.tls,
         )
-        return self.presence(self._link.endpoint.address)
+        return replace(self.presence(self._link.endpoint.address), roles=tuple(roles))
 
     def open_cores(self) -> CorePool:
         """Return the whole pool of this host's cores; one role of each host does so for all.

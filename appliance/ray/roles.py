@@ -1,6 +1,6 @@
 """All roles of a cluster as Ray actors, of which lost ones can be replaced.
 
-Roles that share a process (appliance.role_group) count as one, by the name of the first.
+Roles that share a process (appliance.role_group) count as one, by a name that tells all of them.
 
 Ray places the actors and carries the calls that control a job; the roles exchange their own
 messages over links. No actor is detached: all end with the process that started them.
@@ -161,7 +161,9 @@ class RayRoles:
     def _open(self, session: str) -> None:
         """Let every role open its link, within ``start_timeout_s``."""
         futures = {
-            role: actor.open.remote(role, self._runtime, session, self._placer.hosts[0].id)
+            role: actor.open.remote(
+                names_of(self._specs[role]), self._runtime, session, self._placer.hosts[0].id
+            )
             for role, actor in self._actors.items()
         }
         limit_s = self._runtime.start_timeout_s
@@ -183,8 +185,8 @@ class RayRoles:
         """Return where every role is reached."""
         return {
             name: presence.address
-            for role, presence in self._presences.items()
-            for name in names_of(self._specs[role])
+            for presence in self._presences.values()
+            for name in presence.roles
         }
 
     def _gather(self, futures: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,7 +295,8 @@ class RecoverableRayRoles(RayRoles):
         assert self._link is not None, "open comes first"
         self._on_wait()
         with suppress(WaferStreamError):
-            self._link.endpoint.send(Envelope(COORDINATOR, role, Abort(0)))
+            first = names_of(self._specs[role])[0]
+            self._link.endpoint.send(Envelope(COORDINATOR, first, Abort(0)))
 
     def _lost(self) -> dict[str, WaferStreamError]:
         """Return the roles whose process has ended, each with the reason."""

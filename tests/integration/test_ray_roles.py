@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from appliance.ray.forks import fork_server
 from appliance.ray.hosts.places import Places
 from appliance.ray.hosts.pulses import Presence, RemoteHosts
 from appliance.ray.roles import RayRoles
+from appliance.role_group import GroupSpec
 from appliance.spec import RuntimeSpec
 from swarmx.links.link import LinkKind
 from tests.support.errors import raises
@@ -34,7 +35,7 @@ from waferstream.core.errors import (
     ConfigError,
 )
 from waferstream.core.messages.messages import node_name
-from waferstream.core.roles.role import Job
+from waferstream.core.roles.role import Job, RoleSpec
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles
 from toy_roles import FOREVER, Fail, Greet, Play, PlayerSpec, ReadPids, Umpire, players
@@ -57,7 +58,7 @@ def instance() -> Iterator[None]:
 
 @contextmanager
 def roles_of(
-    specs: list[PlayerSpec], runtime: RuntimeSpec | None = None
+    specs: Sequence[RoleSpec], runtime: RuntimeSpec | None = None
 ) -> Iterator[tuple[RayRoles, list[int]]]:
     """Roles, and the ids of their processes."""
     roles = RayRoles(specs, runtime or RuntimeSpec(), uuid.uuid4().hex)
@@ -201,6 +202,28 @@ def test_dead_role_is_named_not_its_neighbour(instance: None) -> None:
             roles.run(RALLY)
         assert str(caught.value.where).startswith("b,")
         assert Path(str(caught.value.where).rpartition("log: ")[2]).is_file()
+
+
+def matches(mood: str) -> list[GroupSpec]:
+    """Two matches, the players of each side in one process; the second fails in one of them."""
+    servers, others = zip(*(players(mood, prefix) for prefix in ("1", "2")), strict=True)
+    return [GroupSpec(servers), GroupSpec(others)]
+
+
+def test_all_roles_of_a_dead_process_are_named(instance: None) -> None:
+    with roles_of(matches("dies")) as (roles, _):
+        with raises(ApplianceRuntimeServerError, "role-died") as caught:
+            roles.run(RALLY)
+        assert caught.value.what.startswith("1b, 2b ")
+        assert str(caught.value.where).startswith("1b, 2b,")
+
+
+def test_all_roles_of_a_process_that_hangs_or_waits_are_named(instance: None) -> None:
+    with roles_of(matches("hangs"), RuntimeSpec(stall_timeout_s=6)) as (roles, _):
+        with raises(ApplianceDeadlockError, "role-stalled") as caught:
+            roles.run(RALLY)
+        assert caught.value.where == "1b, 2b"
+        assert str(caught.value.value).endswith("waiting for it: 1a, 2a")
 
 
 def test_stopped_role_is_named_not_its_victim(instance: None) -> None:

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -29,7 +29,7 @@ from waferstream.core.messages.payload import Payload
 
 @dataclass(frozen=True)
 class Presence:
-    """Location of a started role.
+    """Location of a process and of the ``roles`` in it.
 
     ``host`` is Ray's id of the host and ``host_address`` what people call it, empty on a private
     Ray. ``clock_ns`` is the time of day at which the host's performance counter was zero.
@@ -42,6 +42,7 @@ class Presence:
     pulse: Payload
     host_address: str = ""
     clock_ns: int = 0
+    roles: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -82,7 +83,7 @@ def watch_over(
         known = dict(presences)
         near = {role: p for role, p in known.items() if p.host == here}
         far = {role: p for role, p in known.items() if p.host != here}
-        return {**look_at(near), **hosts.look(far)}
+        return _between_processes({**look_at(near), **hosts.look(far)}, known)
 
     def end(role: str) -> None:
         presence = presences.get(role)
@@ -93,6 +94,18 @@ def watch_over(
             ray.kill(actors[role])
 
     return HealthWatch(look, end, Limits(runtime.heartbeat_timeout_s, runtime.stall_timeout_s))
+
+
+def _between_processes(
+    pulses: Mapping[str, Pulse | None], presences: Mapping[str, Presence]
+) -> dict[str, Pulse | None]:
+    """Return pulses that wait for processes, by the names of ``presences``, in place of roles."""
+    name_of = {role: name for name, each in presences.items() for role in each.roles}
+    return {
+        name: pulse
+        and replace(pulse, peers=tuple({name_of.get(peer, peer): None for peer in pulse.peers}))
+        for name, pulse in pulses.items()
+    }
 
 
 class RemoteHosts:

@@ -41,6 +41,15 @@ def test_roles_that_share_a_process_reach_the_same_weights(seed: int) -> None:
     assert not any({e.source, e.target} <= names for e in together.delivered for names in inside)
 
 
+def test_name_of_a_process_tells_all_its_roles() -> None:
+    by_name = {spec.name: spec for spec in roles_of(8)}
+    for names, title in (
+        (["csx-3"], "csx-3"),
+        (["csx-0", "csx-1", "csx-2", "br-0", "br-2"], "csx-0 to csx-2, br-0, br-2"),
+    ):
+        assert GroupSpec(tuple(by_name[name] for name in names)).name == title
+
+
 def test_few_systems_have_a_process_each() -> None:
     specs = roles_of(8)
     assert grouped(specs, Tree(8, 4), cores=2) == specs
