@@ -23,7 +23,6 @@ from waferstream.config.params import Mode
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
 from waferstream.machine.record import DEFAULT_LIMIT
-from waferstream.management.model.inventory import DEFAULT_SESSION
 from waferstream.reports.economics import PriceSpec, check_tokens
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
 from waferstream.simulation.wafer_trace_request import FLAG as WAFER_TRACE_FLAG
@@ -34,15 +33,6 @@ _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
 
 KEYS, OVER = "keys", "over"
 """Names in the context of a command of its dotted keys, and of lists of values for a study."""
-
-
-@dataclass(frozen=True)
-class SubmitRequest:
-    """What flags say of a command that an appliance runs."""
-
-    min_num_csx: int | None = None
-    session: str = DEFAULT_SESSION
-    detaches: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,6 @@ class Arguments:
     """Whether all roles run in this process, whatever the cluster file says."""
     trace: TraceRequest | None
     faults: tuple[str, ...]
-    debug: bool
     prints_json: bool
     """Whether the result is printed as JSON, and nothing else is."""
     simulation: SimulationRequest | None
@@ -68,8 +57,6 @@ class Arguments:
     """The request of ``--wafer_trace``, which takes the place of a run."""
     is_plan: bool
     """Whether the simulation is of one number of systems, and leaves no files."""
-    submits: SubmitRequest
-    """How the command is submitted, where its configuration names an appliance."""
     typed: Mapping[str, Any]
     """Values of the typed flags by flag name."""
     keys: TypedKeys = field(default_factory=TypedKeys)
@@ -170,14 +157,10 @@ def arguments_of(ctx: Any, words: Sequence[str], cwd: Path | None = None) -> Arg
             is_local="local" in typed,
             trace=_trace(typed),
             faults=tuple(typed.get("fault", ())),
-            debug="debug" in typed or "traceback" in typed,
             prints_json="json" in typed,
             simulation=_simulation(typed, mode),
             wafer_trace=_wafer_trace(typed),
             is_plan=form.name == "plan",
-            submits=SubmitRequest(
-                typed.get("min_num_csx"), typed.get("session", DEFAULT_SESSION), "detach" in typed
-            ),
             typed={name: value for name, value in typed.items() if name not in form.says},
             keys=typed_keys(ctx.meta[KEYS]),
         )

@@ -85,14 +85,31 @@ def _appliance(phases: Sequence[Params]) -> Address | None:
 
 def _submit(appliance: Address, phases: Sequence[Params], arguments: Arguments) -> None:
     """Let an appliance run the command."""
-    from waferstream.cli.submission import submission_of  # noqa: PLC0415  (gRPC)
-    from waferstream.management.client.submitting import submit  # noqa: PLC0415
+    from waferstream.management.client.submitting import (  # noqa: PLC0415  (gRPC)
+        SWITCHES,
+        submit,
+        without,
+    )
+    from waferstream.management.manager.commands import OF_CLIENT  # noqa: PLC0415
+    from waferstream.management.model.inventory import DEFAULT_SESSION  # noqa: PLC0415
+    from waferstream.management.model.job import PRIORITIES  # noqa: PLC0415
+    from waferstream.management.model.workflow import Submission  # noqa: PLC0415
 
-    init = phases[0].trainer.init
     _log_as(phases[0])
     files = (arguments.params, *([arguments.cluster] if arguments.cluster else ()))
-    submission = submission_of(arguments.words, phases, arguments.submits)
-    workflow = submit(appliance, submission, files, init.model_dir)
+    jobs = [params.trainer.init.backend.cluster_config for params in phases]
+    submission = Submission(
+        words=without(arguments.words, OF_CLIENT, SWITCHES),
+        num_csx=max(each.num_csx for each in jobs),
+        min_num_csx=arguments.typed.get("min_num_csx"),
+        session=arguments.typed.get("session", DEFAULT_SESSION),
+        is_detached="detach" in arguments.typed,
+        priority=PRIORITIES[jobs[0].job_priority],
+        labels=jobs[0].job_labels,
+        limit_s=jobs[0].job_time_sec,
+        notifications=jobs[0].notifications,
+    )
+    workflow = submit(appliance, submission, files, phases[0].trainer.init.model_dir)
     if arguments.prints_json:
         print(json_text(workflow.model_dump(mode="json")), flush=True)
 

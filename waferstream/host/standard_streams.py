@@ -37,7 +37,6 @@ class _Stream:
     def __init__(self, bare: TextIO, failed: Callable[[OSError], None]) -> None:
         self.bare = bare
         self._failed = failed
-        self._raised: OSError | None = None
 
     def write(self, text: str) -> int:
         """Write a text; return its length."""
@@ -48,25 +47,17 @@ class _Stream:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered; raise an error of ``failed`` again, as argparse hides it."""
+        """Write what is buffered."""
         try:
             self.bare.flush()
         except OSError as error:
             self._fail(error)
-        finally:
-            raised, self._raised = self._raised, None
-        if raised is not None:
-            raise raised
 
     def _fail(self, error: OSError) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.bare.fileno())  # also for what is still buffered
         os.close(nowhere)
-        try:
-            self._failed(error)
-        except OSError as raised:
-            self._raised = raised
-            raise
+        self._failed(error)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.bare, name)

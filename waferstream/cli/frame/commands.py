@@ -12,7 +12,6 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
 from inspect import Parameter, Signature, signature
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast, get_origin, get_type_hints
 
@@ -33,7 +32,6 @@ from waferstream.cli.frame.words import (
     underscored,
 )
 from waferstream.core.config_errors import rule_of
-from waferstream.core.errors import ConfigError
 
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 """Settings of the context of the outermost command; those below inherit them."""
@@ -186,23 +184,6 @@ def many(kind: Any) -> Any:
     return list[kind]
 
 
-def within(least: float, most: float = inf) -> Callable[[typer.CallbackParam, Any], Any]:
-    """Return the callback of a number that refuses it outside of its range, with ConfigError."""
-
-    def check(param: typer.CallbackParam, value: Any) -> Any:
-        if value is not None and not least <= value <= most:
-            raise ConfigError(
-                f"--{param.name} must be in its range",
-                code="out-of-range",
-                where=f"--{param.name}",
-                value=value,
-                rule=f"at least {least:g}" if most == inf else f"{least:g} to {most:,}",
-            )
-        return value
-
-    return check
-
-
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose parameters are flags: those of a dataclass are its fields."""
     hints = get_type_hints(function, include_extras=True)
@@ -246,6 +227,8 @@ def _as_flag(name: str, kind: Any, panel: str | None) -> Any:
         if own.default is ... and not own.param_decls:  # Typer takes the first name for one
             own.param_decls = (f"--{name}",)
         own.rich_help_panel = own.rich_help_panel or panel
+        if own.min is not None and not own.metavar:
+            own.metavar = "N"  # beside its range
     return Annotated[kind.__origin__, own]
 
 

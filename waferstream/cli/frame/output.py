@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from waferstream.core.units import aligned
+
 _JSON = ContextVar("_JSON", default=False)
 _NO_PAGER = ContextVar("_NO_PAGER", default=False)
 
@@ -70,12 +72,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "(none)"
     cells = [[*rows[0]], *([_text(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    )
-    return "\n".join(lines)
+    return "\n".join(aligned(cells, left=range(len(cells[0]))))
 
 
 def _text(value: object) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from waferstream.cli.frame.commands import command, within
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import prints_json, show
 from waferstream.core.errors import ConfigError
 from waferstream.core.secrets import digest_of, new_secret
@@ -31,7 +31,7 @@ FILE = Path("accounts.db")
 """Where the commands look for accounts unless they are told."""
 
 KeyName = Annotated[str, Argument(help="of the key")]
-Limit = Annotated[int | None, Option(callback=within(1), help="of the key (default: no limit)")]
+Limit = Annotated[int | None, Option(min=1, help="of the key (default: no limit)")]
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,7 @@ class Terms:
     requests_per_day: Limit = None
     tokens_per_minute: Limit = None
     tokens_per_day: Limit = None
-    reserved_tokens_per_s: Annotated[
-        int, Option(callback=within(0), help="provisioned throughput")
-    ] = 0
+    reserved_tokens_per_s: Annotated[int, Option(min=0, help="provisioned throughput")] = 0
     balance: Annotated[
         str | None, Option(help="dollars, paid in advance (default: billed later)")
     ] = None

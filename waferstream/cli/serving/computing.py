@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from typer import Argument, Option
 
-from waferstream.cli.frame.commands import within
 from waferstream.core.errors import ConfigError
 from waferstream.serving.models.places import check_place
 
@@ -29,7 +28,7 @@ class Computing:
 
     threads: Annotated[
         int,
-        Option(callback=within(1), help="threads of a step"),
+        Option(min=1, help="threads of a step"),
     ] = 1
     dtype: Annotated[
         Literal["float32", "bfloat16"],
@@ -45,7 +44,8 @@ class Computing:
     wafers: Annotated[
         int | None,
         Option(
-            callback=within(1, 1_000_000),
+            min=1,
+            max=1_000_000,
             help="that share the layers (default: 1; of a plan: few)",
         ),
     ] = None
@@ -59,7 +59,7 @@ class Computing:
     ] = "torch"
     region: Annotated[
         int,
-        Option(callback=within(1), help="PEs along a side of that array"),
+        Option(min=1, help="PEs along a side of that array"),
     ] = 512
 
     def deployment(self, place: Path) -> Deployment:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from typer import Argument, Option
 
-from waferstream.cli.frame.commands import command, within
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import prints_json
 from waferstream.cli.serving.computing import MODEL, Computing
 from waferstream.core.errors import ConfigError
@@ -31,19 +31,19 @@ class Request:
 
     max_tokens: Annotated[
         int | None,
-        Option(callback=within(1), help="the most tokens (default: the context)"),
+        Option(min=1, help="the most tokens (default: the context)"),
     ] = None
     temperature: Annotated[
         float,
-        Option(callback=within(0, 2), help="0 takes the best token"),
+        Option(min=0, max=2, help="0 takes the best token"),
     ] = 1.0
     top_p: Annotated[
         float,
-        Option(callback=within(1e-6, 1), help="share of probability to keep"),
+        Option(min=1e-6, max=1, help="share of probability to keep"),
     ] = 1.0
     top_k: Annotated[
         int | None,
-        Option(callback=within(1), help="number of best tokens to keep (default: all)"),
+        Option(min=1, help="number of best tokens to keep (default: all)"),
     ] = None
     seed: Annotated[int, Option(help="of the random numbers")] = 1
     stop: Annotated[

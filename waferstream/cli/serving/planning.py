@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, Literal
 import typer
 from typer import Option
 
-from waferstream.cli.frame.commands import within
 from waferstream.cli.frame.output import prints_json
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
@@ -52,19 +51,19 @@ class Planning:
     cluster: Annotated[Path | None, Option(help="cluster.yaml, whose system has defects")] = None
     side: Annotated[
         int | None,
-        Option(callback=within(1, _MOST), help="PEs along a region (default: the fastest)"),
+        Option(min=1, max=_MOST, help="PEs along a region (default: the fastest)"),
     ] = None
     context: Annotated[
         int | None,
-        Option(callback=within(1, _MOST), help="tokens of a sequence (default: 8192)"),
+        Option(min=1, max=_MOST, help="tokens of a sequence (default: 8192)"),
     ] = None
     users: Annotated[
         int | None,
-        Option(callback=within(1, _MOST_USERS), help="who ask in turn (default: 1 to 1,000)"),
+        Option(min=1, max=_MOST_USERS, help="who ask in turn (default: 1 to 1,000)"),
     ] = None
     rate: Annotated[
         float | None,
-        Option(callback=within(1e-6, _MOST), help="requests per second that come at random"),
+        Option(min=1e-6, max=_MOST, help="requests per second that come at random"),
     ] = None
     requests: Annotated[
         Path | None,

@@ -11,7 +11,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from swarmx.links.certificates import Credentials, make_authority, make_certificate
-from waferstream.cli.frame.commands import command, within
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import print_rows, prints_json
 from waferstream.core.errors import ConfigError
 
@@ -29,7 +29,7 @@ def make(
             help="names and IP addresses of a host; Ray's address of it must be one of them",
         ),
     ],
-    days: Annotated[int, Option(callback=within(1, 36500), help="how long they are valid")] = 365,
+    days: Annotated[int, Option(min=1, max=36500, help="how long they are valid")] = 365,
 ) -> int:
     """Make an authority and a certificate for each host, for runtime.tls of cluster.yaml."""
     life = timedelta(days=days)

@@ -13,7 +13,7 @@ from typer import Option
 from appliance.placement.placer import Host, Placement, Placer
 from appliance.remote.access import access_path
 from appliance.spec import ClusterSpec, load_cluster
-from waferstream.cli.frame.commands import command, within
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import show, tell
 from waferstream.cli.tools.asked import Cluster
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 @command("cluster plan", "--num_csx 4 --hosts 3x16x256")
 def plan(
     cluster: Cluster = None,
-    num_csx: Annotated[int, Option(callback=within(1, MOST_SYSTEMS), help="CS systems")] = 1,
+    num_csx: Annotated[int, Option(min=1, max=MOST_SYSTEMS, help="CS systems")] = 1,
     params: Annotated[
         Path | None, Option(help="training whose need of memory is shown for each host")
     ] = None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from appliance.input.batches import GlobalBatches, is_read_by_step
-from waferstream.cli.frame.commands import command, within
+from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import show
 from waferstream.cli.tools.asked import Params
 from waferstream.cli.tools.described import field_rows, first_line
@@ -19,7 +19,6 @@ from waferstream.core.errors import ConfigError
 from waferstream.workload.data import DATA_PROCESSORS, build_source, processor_class
 
 _Processor = Annotated[str, Argument(help="name of a data processor")]
-_AtLeastOne = within(1)
 
 
 @command("data_processor list")
@@ -55,12 +54,12 @@ def describe(data_processor: _Processor) -> int:
 @command("data_processor benchmark", "params.yaml --steps_per_epoch 100")
 def benchmark(
     params: Params,
-    num_epochs: Annotated[int, Option(callback=_AtLeastOne, help="epochs")] = 1,
+    num_epochs: Annotated[int, Option(min=1, help="epochs")] = 1,
     steps_per_epoch: Annotated[
-        int | None, Option(callback=_AtLeastOne, help="batches per epoch (default: all)")
+        int | None, Option(min=1, help="batches per epoch (default: all)")
     ] = None,
     sampling_frequency: Annotated[
-        int | None, Option(callback=_AtLeastOne, help="show a row every so many batches")
+        int | None, Option(min=1, help="show a row every so many batches")
     ] = None,
 ) -> int:
     """Measure how fast this host reads the data of a params file, in this process."""

@@ -64,12 +64,7 @@ def test_only_what_is_typed_is_an_override() -> None:
     assert arguments.overrides() == ()
     assert arguments.typed == {"params": "p.yaml"}
     assert (arguments.params, arguments.mode) == (Path("p.yaml"), "train_and_eval")
-    assert (arguments.trace, arguments.debug) == (None, False)
-
-
-@pytest.mark.parametrize("flag", ["--debug", "--traceback"])
-def test_stack_traces_have_two_names(flag: str) -> None:
-    assert parse("--params", "p.yaml", flag).debug
+    assert arguments.trace is None
 
 
 @pytest.mark.parametrize(

@@ -113,20 +113,32 @@ def test_named_system_wins_over_another_of_the_cluster(
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("--plan --wafers=0", "out-of-range"),
-        ("--plan --context=0", "out-of-range"),
         ("--plan --out=plan.txt", "out-of-range"),
         ("--plan --side=7", "side-does-not-fit"),
-        ("--simulate --users=0", "out-of-range"),
-        ("--simulate --users=10001", "out-of-range"),
         ("--users=5", "argument-without-plan"),
         ("--json", "argument-without-plan"),
         ("--system=CS-2", "argument-without-plan"),
-        ("--simulate --rate=0", "out-of-range"),
         ("--simulate --prompt_tokens=0", "out-of-range"),
     ],
 )
-def test_wrong_numbers_are_refused(words: str, code: str) -> None:
+def test_wrong_flags_are_refused(words: str, code: str) -> None:
     """By name."""
     with raises(ConfigError, code):
         call(["serve", "llama-3.1-8b", *words.split()], Path())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("--plan --wafers=0", "--plan --context=0", "--simulate --rate=0"),
+        *("--simulate --users=0", "--simulate --users=10001"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flag, _, value = words.rsplit(maxsplit=1)[-1].partition("=")
+    with pytest.raises(SystemExit) as ended:
+        call(["serve", "llama-3.1-8b", *words.split()], Path())
+    assert ended.value.code == 2
+    complaint = capsys.readouterr().err
+    assert f"'{flag}'" in complaint
+    assert f"got '{value}'" in complaint

@@ -94,7 +94,10 @@ def test_plan_refuses_a_number_of_systems(
     num_csx: int, machine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--cluster", machine, f"--num_csx={num_csx}", "--hosts", "3x2")
-    assert "[out-of-range]" in tool(capsys, "cluster", "plan", *words, code=1)
+    with pytest.raises(SystemExit) as ended:
+        tool(capsys, "cluster", "plan", *words)
+    assert ended.value.code == 2
+    assert "'--num_csx'" in capsys.readouterr().err
 
 
 def test_plan_refuses_hosts_that_are_too_few(
