@@ -7,8 +7,8 @@ arguments and defaults are those of the rules in ``memoryx.optim`` and of the sc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_type_hints
 
@@ -51,6 +51,10 @@ class TaggedWeights(Section):
     def selects(self, *names: str) -> bool:
         """Return whether a glob matches one of the names of a parameter."""
         return any(fnmatchcase(name, glob) for name in names for glob in self.params)
+
+    def selects_any(self, parameters: Iterable[Sequence[str]]) -> bool:
+        """Return whether a glob matches a name of some parameter; each may have several names."""
+        return any(self.selects(*names) for names in parameters)
 
 
 _Written = tuple[TaggedWeights, ...] | TaggedWeights | None
@@ -166,6 +170,13 @@ class SchedulerConfig:
     def name(self) -> str:
         """The class name in ``cstorch.optim``."""
         return scheduler_name(type(self.schedule).__name__, self.key)
+
+    def without(self, gone: Collection[str]) -> SchedulerConfig | None:
+        """Return the scheduler of its groups without these tags; None if it has no others."""
+        if self.param_group_tags is None:
+            return self
+        left = tuple(tag for tag in self.param_group_tags if tag not in gone)
+        return replace(self, param_group_tags=left) if left else None
 
     def overlaps(self, other: SchedulerConfig) -> bool:
         """Return whether both set the same hyper-parameter of some group."""

@@ -2,7 +2,8 @@
 
 Widths, heads, layers, batches and evaluations shrink; where the data are not on this host, random
 ones take their place, and vocabularies, lengths and images shrink, too. Masks that would change
-after the end of the run only change after every step. Precision, optimizer, schedules, callbacks,
+after the end of the run only change after every step; tags of layers that are no longer there go,
+with their schedulers. Precision, optimizer, schedules, callbacks,
 checkpoints, sparsity and the shape of the model stay.
 """
 
@@ -12,13 +13,15 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from waferstream.config.params import Params
+from waferstream.config.params import InitConfig, Params
+from waferstream.config.sections.optimizer import DECAYED, NOT_DECAYED
 from waferstream.config.shrinking.data import SmallData, absent_data
 from waferstream.config.shrinking.sizes import Sizes, model_width, shrunk_model
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
 from waferstream.core.sparsity.spec import UpdateSteps
 from waferstream.workload.models import known_config, parameter_shapes
+from waferstream.workload.published_names import published_name
 
 FLAG = "--shrink"
 _WIDTHS = (1024, 768, 512, 384, 256, 192, 128, 96, 64, 32)
@@ -42,6 +45,7 @@ def shrunk(params: Params, num_parameters: float) -> Params:
     model = _fitting(trainer["init"]["model"], num_parameters, shrinks_data=is_synthetic)
     data = SmallData(known_config(model), absent, is_synthetic)
     trainer["init"]["model"] = model
+    _leave_out_tags(trainer["init"], params.trainer.init)
     for mode in _MODES:
         if mode in trainer:
             trainer[mode] = data.section(trainer[mode], f"trainer.{mode}")
@@ -109,6 +113,29 @@ def _limit_mask_updates(init: dict[str, Any]) -> None:
             group["update"] = {"freq": 1}
 
 
+def _leave_out_tags(init: dict[str, Any], before: InitConfig) -> None:
+    """Leave out tags that select parameters of the whole model and none of the shrunk one.
+
+    Schedulers of these tags alone go with them.
+    """
+    if before.optimizer is None or not before.optimizer.params:
+        return
+    whole, small = (_all_names(section) for section in (before.model.dump(), init["model"]))
+    kept = [
+        each
+        for each in before.optimizer.params
+        if each.selects_any(small) or not each.selects_any(whole)
+    ]
+    gone = before.optimizer.tags - {DECAYED, NOT_DECAYED, *(each.tag for each in kept)}
+    init["optimizer"][before.optimizer.class_name]["params"] = kept
+    init["schedulers"] = [one for each in before.schedulers if (one := each.without(gone))]
+
+
+def _all_names(model: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the names of each parameter of a model section: here, and at the vendor."""
+    return [(name, published_name(name)) for name in parameter_shapes(model)]
+
+
 def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
     """Yield a line for each value that two configurations do not share: key, old and new value."""
     if before == after:
@@ -124,5 +151,8 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
         case [dict(), *_], [dict(), *_] if len(before) == len(after):
             for number, pair in enumerate(zip(before, after, strict=True)):
                 yield from differences(*pair, f"{path}[{number}]")
+        case [dict(), *_], list():
+            gone = (str(number) for number, each in enumerate(before) if each not in after)
+            yield f"{path}: {len(before)} -> {len(after)}, without {', '.join(gone)}"
         case _:
             yield f"{path}: {before} -> {after}"

@@ -19,6 +19,7 @@ from waferstream.config.shrinking.shrink import differences, shrunk
 from waferstream.core.errors import ConfigError
 from waferstream.workload.models import parameter_shapes
 
+WEIGHT_DECAY = {"initial_val": 0.1, "end_val": 0.2, "total_iters": 4}
 LOADER = {"data_processor": "DummyDataProcessor", "batch_size": 8}
 
 
@@ -92,6 +93,31 @@ def test_masks_change_within_the_run(tmp_path: Path, freq: int, kept: int) -> No
     (group,) = found
     assert group.update is not None
     assert group.update.freq == kept
+
+
+def test_tags_of_layers_that_are_left_out_go_with_their_schedulers(tmp_path: Path) -> None:
+    """A tag that selects nothing of the whole model either stays, so that training names it."""
+    section = trainer()
+    tags = {"first": "*layers.0.*", "last": "*layers.11.*", "wrong": "*layers.12.*"}
+    params = [{"params": glob, "tag": tag} for tag, glob in tags.items()]
+    groups = (["first", "last"], ["last"], ["wrong"])
+    section["init"] |= {
+        "optimizer": {"SGD": {"params": params}},
+        "schedulers": [
+            {"ConstantLR": {"learning_rate": 0.1, "param_group_tags": group}}
+            for group in (groups[0], groups[2])
+        ]
+        + [{"CosineDecayWD": {**WEIGHT_DECAY, "param_group_tags": groups[1]}}],
+    }
+    before = load_params(written(tmp_path, section))
+    after = shrunk(before, 1e5)
+    init = after.trainer.init
+    assert init.optimizer is not None
+    assert init.optimizer.tags == {"decay", "no_decay", "first", "wrong"}
+    assert [each.param_group_tags for each in init.schedulers] == [("first",), ("wrong",)]
+    told = list(differences(before.dump(), after.dump()))
+    assert "trainer.init.optimizer.SGD.params: 3 -> 2, without 1" in told
+    assert "trainer.init.schedulers: 3 -> 2, without 0, 2" in told
 
 
 def test_a_target_below_the_smallest_version_is_refused_with_its_size() -> None:
