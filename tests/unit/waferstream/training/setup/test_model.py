@@ -35,12 +35,13 @@ DECAY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("lr", "tags", "is_reported"), [(0.5, None, True), (None, None, False), (0.5, ["decay"], False)]
+    ("lr", "tags", "is_reported"),
+    [(0.5, None, True), (1e-3, None, True), (None, None, False), (0.5, ["decay"], False)],
 )
 def test_rate_beside_a_scheduler_is_reported(
     caplog: pytest.LogCaptureFixture, lr: float | None, tags: list[str] | None, is_reported: bool
 ) -> None:
-    """Unless the scheduler is for some parameters alone, whose rate it sets."""
+    """Even the default one, unless the scheduler sets the rate of some parameters alone."""
     scheduler = {**DECAY, **({"param_group_tags": tags} if tags else {})}
     optimizer = {"AdamW": {} if lr is None else {"lr": lr}}
     init = init_config(optimizer=optimizer, schedulers=[{"LinearLR": scheduler}])
