@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.micro_batches import Cut
 from waferstream.core.program.program import Program
 from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import MachineSpec, WaferSpec
@@ -150,7 +151,8 @@ def check_fits(sram_plan: SramPlan) -> None:
     if overflow is None:
         return
     program, wafer = sram_plan.program, sram_plan.wafer
-    largest = sram_plan.paging.largest
+    tokens, largest = program.tokens_per_sample, sram_plan.paging.largest
+    valid = Cut.of(program.batch_size, largest).size if largest else 0
     needed = f"{format_bytes(sram_plan.peak_bytes)} of SRAM"
     held = f"{format_bytes(data_bytes(wafer))} for data, of {format_bytes(wafer.sram_bytes)}"
     if overflow.server_bytes:
@@ -161,12 +163,13 @@ def check_fits(sram_plan: SramPlan) -> None:
         code="micro-batch-exceeds-sram",
         where=overflow.segment,
         value=f"micro-batch of {program.micro_batch_size} samples"
+        + (f" of {tokens:,} tokens" if tokens else "")
         + (f", with {len(sram_plan.recomputed)} layers recomputed" if sram_plan.recomputed else "")
         + (f", {len(sram_plan.pages)} on activation servers" if sram_plan.pages else ""),
         rule=f"a {wafer.name} has {held}",
         remedy=(
-            f"lower csx.performance.micro_batch_size to {largest} or less"
-            if largest
+            f"lower csx.performance.micro_batch_size to {valid} or less"
+            if valid
             else "choose a smaller model or shorter sequences: not even one sample fits"
         )
         + "; --simulate --allow_overflow predicts it as if it fitted",

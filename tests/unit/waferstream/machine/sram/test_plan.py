@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.errors import raises
 from tests.support.programs.layered_steps import GB, layers
 from tests.support.timing.machines import alone
 from waferstream.core.errors import ApplianceResourceExhausted
+from waferstream.core.program.micro_batches import Cut, MicroBatchPolicy
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.units import format_bytes
 from waferstream.machine.hardware import CS2, override
@@ -73,15 +75,28 @@ def test_plan_sram_recomputes_as_few_layers_as_it_takes(room: int) -> None:
 
 
 def test_plan_sram_refuses_what_does_not_fit() -> None:
-    """The error has the sizes, and the largest micro-batch that would fit as remedy."""
-    step = replace(layers(10), micro_batch_size=64)
+    """The error has the sizes, those of a sample too, and as remedy one that would fit."""
+    inputs = (TensorSpec("input_ids", (64, 32_768), "int64"),)
+    step = replace(layers(10), micro_batch_size=64, inputs=inputs)
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
         plan_sram(step, alone(CS2))
     largest = largest_with_recompute(step, alone(CS2))
-    assert "64 samples, with 9 layers recomputed" in str(caught.value.value)
+    assert "64 samples of 32,768 tokens, with 9 layers recomputed" in str(caught.value.value)
     assert format_bytes(data_bytes(CS2)) in str(caught.value.rule)
-    assert f"to {largest} or less" in str(caught.value.remedy)
     assert plan_sram(replace(step, micro_batch_size=largest), alone(CS2)).fits
+    assert f"to {Cut.of(step.batch_size, largest).size} or less" in str(caught.value.remedy)
+
+
+def test_the_size_that_a_refusal_names_is_taken() -> None:
+    """Not the largest that fits, if the closest size that cuts the batch evenly is larger."""
+    fitting = replace(layers(10), num_micro_batches=1)
+    largest = largest_with_recompute(fitting, alone(CS2))
+    batch = largest + 1
+    assert MicroBatchPolicy(largest).size(batch, 1) == batch
+    with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
+        plan_sram(replace(fitting, micro_batch_size=batch), alone(CS2))
+    (named,) = map(int, re.findall(r"to (\d+) or less", str(caught.value.remedy)))
+    assert 1 < MicroBatchPolicy(named).size(batch, 1) == named <= largest
 
 
 def test_plan_sram_names_no_size_where_none_fits() -> None:
