@@ -330,9 +330,11 @@ def capture_shallow(
     """
     model = _config(init)
     assert model is not None, "only of a registered model it is known where its layers lie"
+    whole = model.as_read(init.model.dump())
     for units in _UNITS:
-        few, more = (_with_layers(init, n * model.layers_of_unit) for n in (units, units + 1))
-        if more.model == init.model:
+        sections = (_shortened(whole, n * model.layers_of_unit) for n in (units, units + 1))
+        few, more = (_with_model(init, section) for section in sections)
+        if more.model == _with_model(init, whole).model:
             return None
         (shallow,) = _capture_at(few, backend, batch, sizes[:1])
         (one_more,) = _capture_at(more, backend, batch, sizes[:1])
@@ -345,11 +347,9 @@ def capture_shallow(
     return None
 
 
-def _with_layers(init: InitConfig, num_layers: int) -> InitConfig:
-    """Return the configuration with this number of layers at most in each stack of the model."""
-    return init.model_copy(
-        update={"model": type(init.model).model_validate(_shortened(init.model.dump(), num_layers))}
-    )
+def _with_model(init: InitConfig, section: Mapping[str, Any]) -> InitConfig:
+    """Return the configuration with this section of a model."""
+    return init.model_copy(update={"model": type(init.model).model_validate(section)})
 
 
 def _shortened(section: Any, num_layers: int) -> Any:

@@ -66,6 +66,10 @@ class ModelConfig(Config):
         """Layers of a stack that take turns, where all units of them are equal."""
         return 1
 
+    def as_read(self, section: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return this section of a params file without layers whose output nothing reads."""
+        return section
+
     @property
     def language_sizes(self) -> LanguageSizes | None:
         """Sizes of a transformer over tokens; None for all other models."""

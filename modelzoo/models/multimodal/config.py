@@ -151,6 +151,11 @@ class LlavaConfig(MultimodalConfig):
         """The encoder up to the layer that is read."""
         return self.image_model.up_to(self.image_feature_select_layer_idx)
 
+    def as_read(self, section: Mapping[str, Any]) -> Mapping[str, Any]:
+        read = {"num_hidden_layers": self.encoder.num_hidden_layers}
+        encoder = {**section["image_model"], **read}
+        return {**section, "image_model": encoder, "image_feature_select_layer_idx": -1}
+
     @property
     def image_projector(self) -> ProjectorConfig | None:
         """From the encoder of images to the language model."""
@@ -204,6 +209,13 @@ class ListedImageModelConfig(ImageModelConfig):
     def read(self) -> Self:
         """The encoder up to the layer that is read."""
         return self if self.image_layer_idx is None else self.up_to(self.image_layer_idx)
+
+    def as_read(self, section: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return this section of a params file without layers whose output nothing reads."""
+        if self.image_layer_idx is None:
+            return section
+        read = {"num_hidden_layers": self.read.num_hidden_layers}
+        return {**section, **read, "image_layer_idx": -1}
 
     @model_validator(mode="after")
     def _is_a_layer(self) -> Self:
@@ -267,6 +279,15 @@ class MultimodalSimpleConfig(MultimodalConfig):
             Feature("image_data_loc", (images, found.num_image_tokens), length + 1),
             *self.text_model.features(length),
         )
+
+    def as_read(self, section: Mapping[str, Any]) -> Mapping[str, Any]:
+        encoders = section["image_model_list"]
+        pairs = zip(encoders["image_models"], self.image_model_list.image_models, strict=True)
+        models = [
+            {**entry, "image_encoder": known.image_encoder.as_read(entry["image_encoder"])}
+            for entry, known in pairs
+        ]
+        return {**section, "image_model_list": {**encoders, "image_models": models}}
 
     def for_data(self, section: Mapping[str, Any]) -> Self:
         copied = self.model_copy()

@@ -25,7 +25,12 @@ from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.numerics.precision import StreamPrecision
 from waferstream.workload.model_config import ModelConfig
-from waferstream.workload.models import build_model, model_config, training_example
+from waferstream.workload.models import (
+    build_model,
+    model_config,
+    parameter_shapes,
+    training_example,
+)
 
 _IMAGE_TOKEN = 39  # which the batch has at no other place
 _LLAMA = (
@@ -60,6 +65,15 @@ _IMAGE_LAYER = (
 
 def build(section: dict[str, Any], **changes: object) -> nn.Module:
     return build_model(section | changes, seed=0)
+
+
+@pytest.mark.parametrize("section", [LLAVA, SIMPLE], ids=["llava", "multimodal_simple"])
+def test_section_as_read_is_of_the_same_model(section: dict[str, Any]) -> None:
+    """It has no layer of the encoder that nothing reads: two of three are left."""
+    read = dict(model_config(section).as_read(section))
+    assert "'num_hidden_layers': 3" in str(section)
+    assert "'num_hidden_layers': 3" not in str(read)
+    assert parameter_shapes(read) == parameter_shapes(section)
 
 
 def batch_of(config: ModelConfig, size: int = 3) -> dict[str, torch.Tensor]:
