@@ -13,6 +13,7 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,11 @@ from waferstream.host.files import naming
 from waferstream.machine.record import Occupancy, Record
 
 Event = dict[str, Any]
+
+_AT_ONCE = 1000
+"""Events that become text together, which takes a third of the time."""
+_BEGINNING = ',{"ph":'
+"""Of an event behind another one; within a text its quotes would be escaped."""
 
 EMULATED, MEASURED = 1, 2
 """Numbers of the processes in a file, one for each clock."""
@@ -105,9 +111,10 @@ def write_trace(path: Path, activities: Activities, notes: Sequence[str] = ()) -
         about = {"missing": missing}
         file.write(f'{{"displayTimeUnit": "ns", "otherData": {json.dumps(about)}, ')
         file.write('"traceEvents": [')
-        separator = "\n"
-        for event in _events(activities, missing):
-            file.write(separator + json.dumps(event, separators=(",", ":")))
+        separator, events = "\n", _events(activities, missing)
+        while some := list(islice(events, _AT_ONCE)):
+            lines = json.dumps(some, separators=(",", ":"))[1:-1]
+            file.write(separator + lines.replace(_BEGINNING, f",\n{_BEGINNING[1:]}"))
             separator = ",\n"
         file.write("\n]}\n")
 

@@ -8,7 +8,7 @@ the same for all weights that products multiply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from waferstream.core.program.schedule import schedule_of
@@ -31,34 +31,42 @@ def checked_streams(costed: CostedProgram, machine: MachineSpec) -> tuple[Stream
     checks = check_streams(
         costed.program, costed.schedule, costed.costs, machine, costed.densities, costed.paged
     )
-    if all(check.holds for check in checks):
+    failing = {index: check for index, check in enumerate(checks) if not check.holds}
+    if not failing:
         return checks
-    trials = _tried(costed, machine)
-    return tuple(
-        check
-        if check.holds
-        else replace(check, sufficient_density=_nearest(check.density, index, trials))
-        for index, check in enumerate(checks)
-    )
+    trials = _tried(costed, machine, [*failing])
+    found = {
+        index: replace(check, sufficient_density=_nearest(check.density, place, trials))
+        for place, (index, check) in enumerate(failing.items())
+    }
+    return tuple(found.get(index, check) for index, check in enumerate(checks))
 
 
-def _tried(costed: CostedProgram, machine: MachineSpec) -> Mapping[float, tuple[StreamCheck, ...]]:
-    """Return the checks of the step by the density of all weights that products multiply."""
-    program = costed.program
-    plan, names = plan_streams(program, 1), multiplied_weights(program)
+def _tried(
+    costed: CostedProgram, machine: MachineSpec, segments: Sequence[int]
+) -> Mapping[float, tuple[StreamCheck, ...]]:
+    """Return the checks of some segments by the density of all weights that products multiply.
+
+    The layout of the wafer is that of the whole step.
+    """
+    program, names = costed.program, multiplied_weights(costed.program)
+    some = replace(program, segments=tuple(program.segments[index] for index in segments))
+    paged = [costed.paged[index] for index in segments] if costed.paged else ()
+    plan = plan_streams(some, 1)
     found = {}
     for share in TRIED_SHARES:
         density = round(1 - share, 2)
         densities = dict.fromkeys(names, density)
-        schedule = schedule_of(program, sparse_plan(plan, StepSparsity(densities)))
+        schedule = schedule_of(some, sparse_plan(plan, StepSparsity(densities)))
         costs = segment_costs(program, machine.system, densities)
-        found[density] = check_streams(program, schedule, costs, machine, densities, costed.paged)
+        own = [costs[index] for index in segments]
+        found[density] = check_streams(some, schedule, own, machine, densities, paged)
     return found
 
 
 def _nearest(
-    density: float, segment: int, trials: Mapping[float, tuple[StreamCheck, ...]]
+    density: float, place: int, trials: Mapping[float, tuple[StreamCheck, ...]]
 ) -> float | None:
     """Return the tried density nearest to ``density`` at which a segment does not stall."""
-    sufficient = [tried for tried, checks in trials.items() if checks[segment].holds]
+    sufficient = [tried for tried, checks in trials.items() if checks[place].holds]
     return min(sufficient, key=lambda tried: abs(tried - density), default=None)

@@ -103,3 +103,14 @@ def test_full_disk_names_the_trace(name: str, tmp_path: Path) -> None:
     with full_disk(0), pytest.raises(OSError, match=name) as caught:
         write_trace(path, Activities(record_of_a_segment()))
     assert caught.value.filename == str(path)
+
+
+def test_long_trace_has_an_event_in_a_line_whatever_layers_are_called(tmp_path: Path) -> None:
+    layer = ',{"ph":'
+    place = Place("train", 3, 0, layer, "backward")
+    intervals = [Interval("sum", start, start + 1, place) for start in range(3_000)]
+    path = tmp_path / "trace.json"
+    trace = written(path, Activities(measured={"csx-0": intervals}))
+    assert [event.name for event in trace.of("measured", "csx-0")] == [f"{layer} sum"] * 3_000
+    lines = path.read_text().splitlines()[1:-1]
+    assert all(line.startswith('{"ph":') for line in lines)
