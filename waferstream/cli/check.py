@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -37,26 +38,33 @@ def check(
     Are losses, weights and buffers equal, close, or different? The exit code is 1 if different.
     """
     log_to_terminal("WARNING")
-    _check_target(target)
-    from waferstream.cli.checking import Check, report_of  # noqa: PLC0415  (torch)
+    is_params = target.suffix in (".yaml", ".yml")
+    _check_target(target, is_params)
+    from waferstream.cli.checking import report_of, train  # noqa: PLC0415  (torch)
+    from waferstream.cli.programs import ProgramRun, execute  # noqa: PLC0415
 
-    report = report_of(
-        Check(
-            target=target,
+    if is_params:
+        flags = ["--params", f"{target}", "--mode=train", "--local", "--logging=WARNING"]
+        flags += [*(words or ()), *([f"--num_csx={num_csx}"] if num_csx else [])]
+        flags += [f"--cluster={cluster}"] if cluster else []
+        run_once = partial(train, flags, ctx.obj)
+    else:
+        program = ProgramRun(
+            program=f"{target}",
+            is_module=False,
             words=tuple(words or ()),
-            steps=steps,
-            prints_json=json,
             cluster=cluster_file(cluster, (Path(), ctx.obj)),
             is_cluster_typed=cluster is not None,
             num_csx=num_csx,
-            home=ctx.obj,
         )
-    )
+        run_once = partial(execute, program)
+    folder = target.parent.resolve()
+    report = report_of(run_once, folder, steps, is_quiet=json or is_params)
     print(json_text(report.fields()) if json else "\n".join(report.lines()))
     return 1 if report.outcome == "different" else 0
 
 
-def _check_target(target: Path) -> None:
+def _check_target(target: Path, is_params: bool) -> None:
     """Raise ConfigError where there is nothing to check, before torch is imported."""
     if not target.is_file():
         raise ConfigError(
@@ -65,5 +73,5 @@ def _check_target(target: Path) -> None:
             value=target,
             remedy="name a program, or a params file (.yaml)",
         )
-    if target.suffix not in (".yaml", ".yml"):
+    if not is_params:
         check_vendor_names()

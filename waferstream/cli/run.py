@@ -26,13 +26,10 @@ from waferstream.host.standard_streams import outlasting_readers
 from waferstream.host.terminal import log_to_terminal, spinning
 from waferstream.management.client.site import Address, address_of
 from waferstream.management.model.launched import RUNTIME_ADDRESS, is_launched
-from waferstream.scaling.sweep import SimulationRequest
-from waferstream.simulation.wafer_trace_request import WaferTraceRequest
 
 if TYPE_CHECKING:
     from waferstream.reports.curve.result import CurveResult
     from waferstream.reports.run.summary import RunSummary
-    from waferstream.training.trace_request import TraceRequest
 
 log = logging.getLogger("waferstream")
 
@@ -85,12 +82,7 @@ def _appliance(phases: Sequence[Params]) -> Address | None:
 
 def _submit(appliance: Address, phases: Sequence[Params], arguments: Arguments) -> None:
     """Let an appliance run the command."""
-    from waferstream.management.client.submitting import (  # noqa: PLC0415  (gRPC)
-        SWITCHES,
-        submit,
-        without,
-    )
-    from waferstream.management.manager.commands import OF_CLIENT  # noqa: PLC0415
+    from waferstream.management.client.submitting import submit, travelling  # noqa: PLC0415  (gRPC)
     from waferstream.management.model.inventory import DEFAULT_SESSION  # noqa: PLC0415
     from waferstream.management.model.job import PRIORITIES  # noqa: PLC0415
     from waferstream.management.model.workflow import Submission  # noqa: PLC0415
@@ -99,7 +91,7 @@ def _submit(appliance: Address, phases: Sequence[Params], arguments: Arguments) 
     files = (arguments.params, *([arguments.cluster] if arguments.cluster else ()))
     jobs = [params.trainer.init.backend.cluster_config for params in phases]
     submission = Submission(
-        words=without(arguments.words, OF_CLIENT, SWITCHES),
+        words=travelling(arguments.words),
         num_csx=max(each.num_csx for each in jobs),
         min_num_csx=arguments.typed.get("min_num_csx"),
         session=arguments.typed.get("session", DEFAULT_SESSION),
@@ -158,16 +150,23 @@ def _result(
     phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
 ) -> CurveResult | RunSummary | list[RunSummary] | list[Any] | dict[str, str | int | float]:
     """Do what the command line asks for; return what ``--json`` prints."""
-    if arguments.simulation is not None:
-        params = only_phase(phases, arguments.params)
-        if arguments.is_plan:
-            return _plan(params, arguments.simulation, cluster)
-        return _simulate(params, arguments.simulation, cluster, arguments.trace, command)
+    if arguments.trains_or_evaluates:
+        summaries = _run_phases(phases, arguments, cluster, command)
+        return summaries if len(phases) > 1 else summaries[0]
+    params = only_phase(phases, arguments.params)
+    _log_as(params)
     if arguments.wafer_trace is not None:
-        params = only_phase(phases, arguments.params)
-        return _trace_wafer(params, arguments.wafer_trace, cluster, command)
-    summaries = _run_phases(phases, arguments, cluster, command)
-    return summaries if len(phases) > 1 else summaries[0]
+        from waferstream.simulation.wafer_trace import run_wafer_trace  # noqa: PLC0415
+
+        return run_wafer_trace(params, arguments.wafer_trace, cluster, command)
+    assert arguments.simulation is not None, "nothing else is asked for"
+    if arguments.is_plan:
+        from waferstream.simulation.step_plan import run_plan  # noqa: PLC0415
+
+        return run_plan(params, arguments.simulation, cluster)
+    from waferstream.simulation.session import run_simulation  # noqa: PLC0415
+
+    return run_simulation(params, arguments.simulation, cluster, arguments.trace, command)
 
 
 @contextmanager
@@ -273,32 +272,3 @@ def _run_phases(
             run_session(params, arguments.mode, cluster, trace, arguments.faults, command, part)
         )
     return summaries
-
-
-def _simulate(
-    params: Params,
-    request: SimulationRequest,
-    cluster: ClusterSpec,
-    trace: TraceRequest | None,
-    command: str,
-) -> CurveResult:
-    from waferstream.simulation.session import run_simulation  # noqa: PLC0415
-
-    _log_as(params)
-    return run_simulation(params, request, cluster, trace, command)
-
-
-def _plan(params: Params, request: SimulationRequest, cluster: ClusterSpec) -> list[Any]:
-    from waferstream.simulation.step_plan import run_plan  # noqa: PLC0415
-
-    _log_as(params)
-    return run_plan(params, request, cluster)
-
-
-def _trace_wafer(
-    params: Params, request: WaferTraceRequest, cluster: ClusterSpec, command: str
-) -> dict[str, str | int | float]:
-    from waferstream.simulation.wafer_trace import run_wafer_trace  # noqa: PLC0415
-
-    _log_as(params)
-    return run_wafer_trace(params, request, cluster, command)

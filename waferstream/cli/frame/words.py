@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -106,30 +107,27 @@ def as_declared(words: Sequence[str], flags: Mapping[str, Declared]) -> Iterator
     Raises:
         WrongCommandLine: A flag does not exist, or a value is missing.
     """
-    flag, is_open = None, False  # the last flag, while values may follow; whether one must
-    rest = iter(words)
-    for word in rest:
-        if word == "--":
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
+        if not is_flag(word):
             yield word
-            yield from rest
-        elif is_flag(word):
-            _check_complete(flag, is_open=is_open)
-            name = _known(word, flags)
-            flag = flags[name]
-            value = word[len(name) :]
-            is_open = flag.values != 0 and not value
-            equals = "=" if value.startswith("=") and name.startswith("--") else ""  # -m=train
-            for part in flag.parts(value.removeprefix("=")):
-                yield flag.word + equals + part
-            flag = flag if is_open else None
-        else:
-            for part in flag.parts(word) if flag else [word]:
-                if flag and not is_open:
-                    yield flag.word
-                yield part
-                is_open = False
-            flag, is_open = (flag if flag and flag.values < 0 else None), False
-    _check_complete(flag, is_open=is_open)
+            continue
+        if word == "--":
+            yield from [word, *rest]
+            return
+        name = _known(word, flags)
+        flag, value = flags[name], word[len(name) :]
+        if flag.values == 0:
+            yield flag.word + value
+            continue
+        values = [value.removeprefix("=")] if value else []  # -m=train, too
+        while not value and rest and not is_flag(rest[0]) and (flag.values < 0 or not values):
+            values.append(rest.popleft())
+        if not values:
+            raise WrongCommandLine(f"argument {flag.word}: expected one argument")
+        for part in (part for each in values for part in flag.parts(each)):
+            yield from (flag.word, part)
 
 
 def _known(word: str, flags: Mapping[str, Declared]) -> str:
@@ -140,8 +138,3 @@ def _known(word: str, flags: Mapping[str, Declared]) -> str:
         hint = f"; did you mean {guess}?" if guess else ""
         raise WrongCommandLine(f"unknown flag {name}{hint}")
     return name
-
-
-def _check_complete(flag: Declared | None, *, is_open: bool) -> None:
-    if flag and is_open:
-        raise WrongCommandLine(f"argument {flag.word}: expected one argument")

@@ -69,18 +69,13 @@ def _serve_elsewhere(
 ) -> int:
     """Let an appliance serve, as a workflow that ends when it is cancelled."""
     from waferstream.management.client.site import address_of  # noqa: PLC0415
-    from waferstream.management.client.submitting import (  # noqa: PLC0415  (gRPC)
-        SWITCHES,
-        submit,
-        without,
-    )
-    from waferstream.management.manager.commands import OF_CLIENT  # noqa: PLC0415
+    from waferstream.management.client.submitting import submit, travelling  # noqa: PLC0415  (gRPC)
     from waferstream.management.model.workflow import Submission  # noqa: PLC0415
 
     log_to_terminal("INFO")
     model = str(model_dir)
     place = str(model_dir.resolve()) if model_dir.exists() else model
-    kept = (place if word == model else word for word in without(words, OF_CLIENT, SWITCHES))
+    kept = (place if word == model else word for word in travelling(words))
     submission = Submission(
         words=tuple(kept),
         num_csx=computing.wafers or 1,

@@ -14,13 +14,14 @@ from waferstream.management.client.mirror import Mirror
 from waferstream.management.client.package import pack
 from waferstream.management.client.remote import RemoteClient
 from waferstream.management.client.site import Address, connect
+from waferstream.management.manager.commands import OF_CLIENT
 from waferstream.management.model.job import Phase, new_workflow_name
 from waferstream.management.model.operations import Cancel, Detach, Submit
 from waferstream.management.model.workflow import Submission, Workflow
 
 log = logging.getLogger("waferstream")
 
-SWITCHES = ("--detach",)
+_SWITCHES = ("--detach",)
 """Flags without a value that a client removes."""
 
 
@@ -75,16 +76,17 @@ def _submitted(remote: RemoteClient, submission: Submission) -> Workflow:
     return remote.do(Submit(name=new_workflow_name(), submission=submission))
 
 
-def without(words: Sequence[str], flags: Sequence[str], switches: Sequence[str]) -> tuple[str, ...]:
-    """Return a command without some flags, each with its value, and without switches."""
+def travelling(words: Sequence[str]) -> tuple[str, ...]:
+    """Return a command without the flags that are for its client, each with its value."""
     kept: list[str] = []
-    skips = False
-    for word in words:
-        if skips:
-            skips = False
-        elif word in flags:
-            skips = True
-        elif word.partition("=")[0] not in (*flags, *switches):
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if name.startswith("--"):
+            name = f"--{name[2:].replace('-', '_')}"
+        if name in OF_CLIENT and not equals:
+            next(rest, None)
+        elif name not in (*OF_CLIENT, *_SWITCHES):
             kept.append(word)
     return tuple(kept)
 
