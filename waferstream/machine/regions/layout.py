@@ -30,12 +30,18 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a decoder and its regions, all of them on one wafer."""
+    """A part of a decoder, and first column and row of its regions, all of them on one wafer."""
 
     part: Part
     first_layer: int
     layers: int
-    places: tuple[Place, ...]
+    wafer: int
+    regions: tuple[tuple[int, int], ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the regions lie."""
+        return tuple(Place(self.wafer, *at) for at in self.regions)
 
     def as_json(self) -> dict[str, Any]:
         """Return the stage as plain data."""
@@ -68,23 +74,23 @@ class Layout:
     @property
     def regions_per_layer(self) -> int:
         """Regions of a layer: more than one where its experts need them."""
-        return len(self.layer_stages[0].places)
+        return len(self.layer_stages[0].regions)
 
     @property
     def head_regions(self) -> int:
         """Regions that share the head."""
-        return sum(len(stage.places) for stage in self.stages if stage.part == "head")
+        return sum(len(stage.regions) for stage in self.stages if stage.part == "head")
 
     @property
     def sram_bytes(self) -> int:
         """SRAM of the regions in use."""
-        return sum(len(stage.places) for stage in self.stages) * self.region.sram_bytes
+        return sum(len(stage.regions) for stage in self.stages) * self.region.sram_bytes
 
     @property
     def cache_tokens(self) -> int:
         """Tokens whose keys and values fit beside the weights of every stage."""
         return min(
-            (len(stage.places) * self.region.sram_bytes - stage.layers * self.decoder.layer_bytes)
+            (len(stage.regions) * self.region.sram_bytes - stage.layers * self.decoder.layer_bytes)
             // (stage.layers * _cache_bytes(self.decoder))
             for stage in self.layer_stages
         )
@@ -92,8 +98,11 @@ class Layout:
     @property
     def return_hops(self) -> int:
         """PEs from the last region back to the first, where both lie on one wafer."""
-        first, last = self.stages[0].places[0], self.stages[-1].places[-1]
-        return abs(last.column - first.column) + abs(last.row - first.row)
+        (column, row), (last_column, last_row) = (
+            self.stages[0].regions[0],
+            self.stages[-1].regions[-1],
+        )
+        return abs(last_column - column) + abs(last_row - row)
 
 
 def layouts(
@@ -149,13 +158,13 @@ class _Snake:
         self._corners = region.snake
         self._wafer = self._used = 0
 
-    def stage(self, regions: int) -> tuple[Place, ...]:
-        """Return the next regions."""
+    def stage(self, regions: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+        """Return the wafer of the next regions, and these."""
         if self._used + regions > len(self._corners):
             self._wafer, self._used = self._wafer + 1, 0
         begin = self._used
         self._used += regions
-        return tuple(Place(self._wafer, *at) for at in self._corners[begin : self._used])
+        return self._wafer, self._corners[begin : self._used]
 
 
 def _stages(decoder: Decoder, region: Region, num_stages: int, regions: int) -> Iterator[Stage]:
@@ -163,14 +172,14 @@ def _stages(decoder: Decoder, region: Region, num_stages: int, regions: int) -> 
     snake = _Snake(region)
     of_table = _table_regions(decoder, region)
     if of_table:
-        yield Stage("embedding", 0, 0, snake.stage(of_table))
+        yield Stage("embedding", 0, 0, *snake.stage(of_table))
     first = 0
     for index in range(num_stages):
         end = (index + 1) * decoder.layers // num_stages
-        yield Stage("layers", first, end - first, snake.stage(regions))
+        yield Stage("layers", first, end - first, *snake.stage(regions))
         first = end
     if of_table:
-        yield Stage("head", first, 0, snake.stage(of_table))
+        yield Stage("head", first, 0, *snake.stage(of_table))
 
 
 def _table_regions(decoder: Decoder, region: Region) -> int:
