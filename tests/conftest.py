@@ -21,6 +21,8 @@ from waferstream.host.terminal import TerminalHandler
 mpl.use("Agg")
 torch.set_num_threads(1)
 
+gc.disable()  # until all tests are collected, which makes objects that stay
+
 # A shell ignores Ctrl-C for what it runs in the background, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -95,6 +97,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
+    gc.enable()
 
 
 class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types

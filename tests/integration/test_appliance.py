@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.support.runs.tiny_run import ROOT, digest_of, finish, write_run
+from tests.support.runs.tiny_run import ROOT, digest_of, run_here, write_run
 from waferstream.management.client.address import keep_token
 from waferstream.management.client.package import pack
 from waferstream.management.client.remote import RemoteClient
@@ -55,10 +55,10 @@ def submitted(folder: Path, appliance: Running, *words: str) -> subprocess.Popen
     )
 
 
-def made(folder: Path, **changes: Any) -> list[str]:
+def made(folder: Path, **changes: Any) -> None:
     """Write the files of a run; what the appliance compiles is sealed with a key of its own."""
     folder.mkdir()
-    return write_run(folder, compiles=True, **changes)
+    write_run(folder, compiles=True, **changes)
 
 
 def first(client: RemoteClient, name: str, is_wanted: Callable[[Fact], bool]) -> Event:
@@ -89,9 +89,13 @@ def run_at_once(client: RemoteClient, folder: Path) -> str:
 
 @pytest.mark.timeout(300)
 def test_urgent_run_pauses_another_and_both_end_with_the_hash_of_each_alone(
-    tmp_path: Path, appliance: Running, client: RemoteClient
+    tmp_path: Path,
+    appliance: Running,
+    client: RemoteClient,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    own = {"long": made(tmp_path / "long", init__loop=LONG), "short": made(tmp_path / "short")}
+    made(tmp_path / "long", init__loop=LONG)
+    made(tmp_path / "short")
     address = f"--mgmt_address={appliance.doors.address}"
     with submitted(tmp_path / "long", appliance, address, "--job_priority=p3") as long:
         slow = first(client, "", lambda fact: isinstance(fact, Submitted)).workflow
@@ -104,8 +108,10 @@ def test_urgent_run_pauses_another_and_both_end_with_the_hash_of_each_alone(
     events = client.do(ReadEvents(name=slow))
     kinds = [each.fact.kind for each in events if each.fact.kind in ("asked", "placed")]
     assert kinds == ["placed", "asked", "placed"]
-    for name, out in (("long", long_out), ("short", short_out)):
-        code, alone, err = finish(own[name])
+    (tmp_path / "alone").mkdir()
+    for out, loop in ((long_out, LONG), (short_out, {"max_steps": 8})):
+        keys: dict[str, Any] = {"init__loop": loop, "init__checkpoint": {"steps": None}}
+        code, alone, err = run_here(write_run(tmp_path / "alone", **keys), capsys)
         assert code == 0, err
         assert digest_of(out) == digest_of(alone)
     ended = client.do(ListWorkflows(all_states=True))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.runs.tiny_run import digest_of, finish, write_run
+from memoryx.optim.rule import RULES
+from tests.support.runs.tiny_run import digest_of, run_here, write_run
 from waferstream.core.user_code import USER_CODE
 
 METADATA = "Metadata-Version: 2.1\nName: tiny-package\nVersion: 1.0\n"
@@ -121,8 +124,8 @@ class Steps:
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package, where processes that start from here find it."""
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package, where this process and those that start from here find it."""
     site = tmp_path / "site"
     metadata = site / "tiny_package-1.0.dist-info"
     metadata.mkdir(parents=True)
@@ -130,9 +133,18 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
     (site / "tiny_package.py").write_text(PACKAGE)
     monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr("memoryx.optim.rule.RULES", RULES.copy())
+    yield
+    sys.modules.pop("tiny_package", None)
 
 
-def _run(folder: Path, kind: str, optimizer: dict[str, dict[str, float]]) -> str:
+def _run(
+    folder: Path,
+    kind: str,
+    optimizer: dict[str, dict[str, float]],
+    capsys: pytest.CaptureFixture[str],
+) -> str:
     """Train and return what is printed; the files notes and steps have what plugins write."""
     folder.mkdir()
     flags = write_run(
@@ -147,7 +159,7 @@ def _run(folder: Path, kind: str, optimizer: dict[str, dict[str, float]]) -> str
         init__callbacks=[{"Steps": {"path": str(folder / "steps")}}],
         fit={"train_dataloader": {"data_processor": "Points", "batch_size": 4, "width": 3}},
     )
-    code, out, err = finish(flags)
+    code, out, err = run_here(flags, capsys)
     assert code == 0, out + err
     return out
 
@@ -155,14 +167,18 @@ def _run(folder: Path, kind: str, optimizer: dict[str, dict[str, float]]) -> str
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("kind", ["local", pytest.param("ray", marks=pytest.mark.ray)])
 def test_plugins_of_a_package_train(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Also where files may name no code: the package is of whoever installed it."""
     monkeypatch.setenv(USER_CODE, "refuse")
-    out = _run(tmp_path / "run", kind, {"HalfStep": {"lr": 0.5}})
+    out = _run(tmp_path / "run", kind, {"HalfStep": {"lr": 0.5}}, capsys)
     assert (tmp_path / "run" / "steps").read_text() == "stepped\n" * 3
     assert (tmp_path / "run" / "notes").read_text() == "logged 1\nlogged 2\nlogged 3\n"
-    assert digest_of(out) == digest_of(_run(tmp_path / "other", "local", {"SGD": {"lr": 0.25}}))
+    plain = _run(tmp_path / "other", "local", {"SGD": {"lr": 0.25}}, capsys)
+    assert digest_of(out) == digest_of(plain)
 
 
 @pytest.mark.usefixtures("installed")
@@ -177,8 +193,10 @@ def test_plugins_of_a_package_train(
         ({"loggers": {"Nots": {}}}, "did you mean 'Notes'?"),
     ],
 )
-def test_wrong_plugin_is_refused(section: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_wrong_plugin_is_refused(
+    section: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     flags = write_run(tmp_path, **{f"init__{key}": value for key, value in section.items()})
-    code, _, err = finish([*flags, "--validate_only"])
+    code, _, err = run_here([*flags, "--validate_only"], capsys)
     assert code != 0
     assert words in err
