@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from waferstream.cli.execute import NUM_CSX
 from waferstream.cli.frame.commands import Program, command
-from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.files import Cluster, cluster_file
 from waferstream.cli.vendor_names import check_vendor_names
 from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
@@ -29,7 +29,7 @@ def check(
         Argument(help="arguments of the program, or flags of the run", show_default=False),
     ] = None,
     steps: Annotated[int, Option(min=1, help="steps to compare")] = STEPS,
-    cluster: Annotated[Path | None, Option(help="YAML file of the machine")] = None,
+    cluster: Cluster = None,
     num_csx: Annotated[int | None, NUM_CSX] = None,
     json: Annotated[bool, Option(help="print JSON")] = False,
 ) -> int:

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from waferstream.cli.frame.commands import Program, command
-from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.files import Cluster, cluster_file
 from waferstream.cli.vendor_names import check_vendor_names
 from waferstream.core.errors import ConfigError
 from waferstream.host.standard_streams import outlasting_readers
@@ -29,7 +29,7 @@ def run_program(
     module: Annotated[
         str | None, Option("-m", help="run a module; its arguments follow its name")
     ] = None,
-    cluster: Annotated[Path | None, Option(help="YAML file of the machine")] = None,
+    cluster: Cluster = None,
     num_csx: Annotated[int | None, NUM_CSX] = None,
     mgmt_address: Annotated[
         str | None, Option(help="host:port of a cluster that runs elsewhere")

@@ -48,8 +48,7 @@ def start(
     ] = None,
     relays: Annotated[Path | None, Option(help="YAML of relays for mail and webhooks")] = None,
     tls: Annotated[
-        Path | None,
-        Option(help="folder of certificates, made by waferstream certificates make"),
+        Path | None, Option(help="folder of certificates, made by waferstream certificates make")
     ] = None,
     require_certificates: Annotated[
         bool, Option(help="ask clients for a certificate of the same authority, too")

@@ -1,11 +1,21 @@
-"""The file of the machine, which every command finds by the same rule."""
+"""The files that many commands name, and the machine's, which all find by the same rule."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
 
 HERE = (Path(),)
+
+Params = Annotated[
+    Path, Argument(help="YAML file with model, optimizer, data and loop", metavar="PARAMS")
+]
+Cluster = Annotated[
+    Path | None, Option(help="YAML file of the machine (default: cluster.yaml in this folder)")
+]
 
 
 def cluster_file(typed: Path | str | None, folders: Sequence[Path] = HERE) -> Path | None:

@@ -26,41 +26,25 @@ class Computing:
 
     PANEL: ClassVar = "how the model is computed"
 
-    threads: Annotated[
-        int,
-        Option(min=1, help="threads of a step"),
-    ] = 1
-    dtype: Annotated[
-        Literal["float32", "bfloat16"],
-        Option(help="of weights and activations"),
-    ] = "float32"
+    threads: Annotated[int, Option(min=1, help="threads of a step")] = 1
+    dtype: Annotated[Literal["float32", "bfloat16"], Option(help="of weights and activations")] = (
+        "float32"
+    )
     draft: Annotated[
-        Path | None,
-        Option(
-            metavar="MODEL",
-            help="smaller model, whose tokens the model verifies",
-        ),
+        Path | None, Option(metavar="MODEL", help="smaller model, whose tokens the model verifies")
     ] = None
     wafers: Annotated[
         int | None,
-        Option(
-            min=1,
-            max=1_000_000,
-            help="that share the layers (default: 1; of a plan: few)",
-        ),
+        Option(min=1, max=1_000_000, help="that share the layers (default: 1; of a plan: few)"),
     ] = None
-    runtime: Annotated[
-        Literal["local", "ray"],
-        Option(help="ray: a process for each wafer"),
-    ] = "local"
+    runtime: Annotated[Literal["local", "ray"], Option(help="ray: a process for each wafer")] = (
+        "local"
+    )
     engine: Annotated[
         Literal["torch", "wafer", "wafer-cycles"],
         Option(help="torch, or the array of PEs, for small models"),
     ] = "torch"
-    region: Annotated[
-        int,
-        Option(min=1, help="PEs along a side of that array"),
-    ] = 512
+    region: Annotated[int, Option(min=1, help="PEs along a side of that array")] = 512
 
     def deployment(self, place: Path) -> Deployment:
         """Tell that a model is loaded, import torch, and return how the model is served.

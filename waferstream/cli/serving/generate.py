@@ -30,26 +30,17 @@ class Request:
     PANEL: ClassVar = "answer"
 
     max_tokens: Annotated[
-        int | None,
-        Option(min=1, help="the most tokens (default: the context)"),
+        int | None, Option(min=1, help="the most tokens (default: the context)")
     ] = None
-    temperature: Annotated[
-        float,
-        Option(min=0, max=2, help="0 takes the best token"),
-    ] = 1.0
-    top_p: Annotated[
-        float,
-        Option(min=1e-6, max=1, help="share of probability to keep"),
-    ] = 1.0
+    temperature: Annotated[float, Option(min=0, max=2, help="0 takes the best token")] = 1.0
+    top_p: Annotated[float, Option(min=1e-6, max=1, help="share of probability to keep")] = 1.0
     top_k: Annotated[
-        int | None,
-        Option(min=1, help="number of best tokens to keep (default: all)"),
+        int | None, Option(min=1, help="number of best tokens to keep (default: all)")
     ] = None
     seed: Annotated[int, Option(help="of the random numbers")] = 1
-    stop: Annotated[
-        list[str] | None,
-        Option(help="text that ends the answer; may be repeated"),
-    ] = None
+    stop: Annotated[list[str] | None, Option(help="text that ends the answer; may be repeated")] = (
+        None
+    )
 
     @property
     def sampling(self) -> Sampling:

@@ -50,25 +50,18 @@ class Planning:
     ] = None
     cluster: Annotated[Path | None, Option(help="cluster.yaml, whose system has defects")] = None
     side: Annotated[
-        int | None,
-        Option(min=1, max=_MOST, help="PEs along a region (default: the fastest)"),
+        int | None, Option(min=1, max=_MOST, help="PEs along a region (default: the fastest)")
     ] = None
     context: Annotated[
-        int | None,
-        Option(min=1, max=_MOST, help="tokens of a sequence (default: 8192)"),
+        int | None, Option(min=1, max=_MOST, help="tokens of a sequence (default: 8192)")
     ] = None
     users: Annotated[
-        int | None,
-        Option(min=1, max=_MOST_USERS, help="who ask in turn (default: 1 to 1,000)"),
+        int | None, Option(min=1, max=_MOST_USERS, help="who ask in turn (default: 1 to 1,000)")
     ] = None
     rate: Annotated[
-        float | None,
-        Option(min=1e-6, max=_MOST, help="requests per second that come at random"),
+        float | None, Option(min=1e-6, max=_MOST, help="requests per second that come at random")
     ] = None
-    requests: Annotated[
-        Path | None,
-        Option(help="JSON lines of arrival_s and tokens"),
-    ] = None
+    requests: Annotated[Path | None, Option(help="JSON lines of arrival_s and tokens")] = None
     prompt_tokens: Annotated[int, Option(help="mean of prompts")] = 1000
     completion_tokens: Annotated[int, Option(help="mean of answers")] = 200
     seed: Annotated[int, Option(help="of arrivals and lengths")] = 1

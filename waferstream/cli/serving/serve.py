@@ -23,14 +23,10 @@ class Service:
 
     host: Annotated[str, Option(help="address; without --accounts one of loopback")] = "127.0.0.1"
     port: Annotated[int, Option(help="0 takes a free one")] = 8000
-    files: Annotated[
-        Path | None,
-        Option(help="folder that keeps files and batches of clients"),
-    ] = None
-    mgmt_address: Annotated[
-        str | None,
-        Option(help="let the appliance at host:port serve"),
-    ] = None
+    files: Annotated[Path | None, Option(help="folder that keeps files and batches of clients")] = (
+        None
+    )
+    mgmt_address: Annotated[str | None, Option(help="let the appliance at host:port serve")] = None
     detach: Annotated[bool, Option(help="submit to the appliance, and return at once")] = False
     accounts: Annotated[
         Path | None, Option(help="file of keys (serve keys create); default: no keys")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
@@ -15,12 +15,6 @@ from waferstream.core.units import parse_count
 from waferstream.reports.economics import PriceSpec, check_tokens
 from waferstream.studies.grid import Grid
 
-PARAMS = Argument(help="YAML file with model, optimizer, data and loop", metavar="PARAMS")
-
-Params = Annotated[Path, PARAMS]
-Cluster = Annotated[
-    Path | None, Option(help="YAML file of the machine (default: cluster.yaml in this folder)")
-]
 Over = Annotated[
     list[str] | None,
     Option(

@@ -14,9 +14,8 @@ from appliance.placement.placer import Host, Placement, Placer
 from appliance.remote.access import access_path
 from appliance.spec import ClusterSpec, load_cluster
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.files import Cluster, cluster_file
 from waferstream.cli.frame.output import show, tell
-from waferstream.cli.tools.asked import Cluster
 from waferstream.config.phases import load_params
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.units import format_bytes

@@ -10,9 +10,9 @@ from typing import Annotated
 from typer import Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.files import Cluster, Params, cluster_file
 from waferstream.cli.frame.output import prints_json
-from waferstream.cli.tools.asked import Cluster, Params, tokens_of
+from waferstream.cli.tools.asked import tokens_of
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.outputs import check_folder
 from waferstream.host.files import json_text, replacing

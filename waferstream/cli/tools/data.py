@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 from appliance.input.batches import GlobalBatches, is_read_by_step
 from waferstream.cli.frame.commands import command
+from waferstream.cli.frame.files import Params
 from waferstream.cli.frame.output import show
-from waferstream.cli.tools.asked import Params
 from waferstream.cli.tools.described import field_rows, first_line
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError

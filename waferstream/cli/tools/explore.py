@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from waferstream.cli.frame.commands import command
+from waferstream.cli.frame.files import Cluster, Params
 from waferstream.cli.frame.output import tell, tell_paths
 from waferstream.config.phases import check_sections, load_params
 from waferstream.core.outputs import check_folder
@@ -16,11 +17,8 @@ from waferstream.host.terminal import log_to_terminal
 
 @command("explore", "params.yaml")
 def explore(
-    params: Annotated[Path, typer.Argument(help="YAML file with model, optimizer, data and loop")],
-    cluster: Annotated[
-        Path | None,
-        typer.Option(help="YAML file of the machine (default: cluster.yaml in this folder)"),
-    ] = None,
+    params: Params,
+    cluster: Cluster = None,
     port: Annotated[int, typer.Option(help="port of this host; 0 takes a free one")] = 8010,
     export: Annotated[
         Path | None,

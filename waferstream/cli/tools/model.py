@@ -9,8 +9,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from waferstream.cli.frame.commands import command
+from waferstream.cli.frame.files import Params
 from waferstream.cli.frame.output import show, tell_paths
-from waferstream.cli.tools.asked import Params
 from waferstream.cli.tools.checkpoint.files import new_file, write_weights
 from waferstream.cli.tools.config.files import stock_files
 from waferstream.cli.tools.described import field_rows, first_line

@@ -24,8 +24,7 @@ _SIMULATION = Path("simulation", "simulation.html")
 @command("report", "model_dir --out report.html")
 def report(
     run: Annotated[
-        Path,
-        Argument(help="folder of a run or of a model, or the beginning of a run's name"),
+        Path, Argument(help="folder of a run or of a model, or the beginning of a run's name")
     ] = Path("model_dir"),
     out: Annotated[Path | None, Option(help="copy the page to this file")] = None,
     browse: Annotated[bool, Option(help="open the page in the browser")] = False,

@@ -11,9 +11,9 @@ from typing import Annotated, cast
 from typer import Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.files import Cluster, Params, cluster_file
 from waferstream.cli.frame.output import prints_json
-from waferstream.cli.tools.asked import Cluster, Outputs, Over, Params, Prices, grid_of, tokens_of
+from waferstream.cli.tools.asked import Outputs, Over, Prices, grid_of, tokens_of
 from waferstream.config.phases import load_params
 from waferstream.core.config import load_yaml
 from waferstream.core.errors import ConfigError

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from typer import Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.files import Cluster, Params, cluster_file
 from waferstream.cli.frame.output import prints_json
-from waferstream.cli.tools.asked import Cluster, Outputs, Over, Params, Prices, grid_of, tokens_of
+from waferstream.cli.tools.asked import Outputs, Over, Prices, grid_of, tokens_of
 from waferstream.host.files import json_text
 from waferstream.host.terminal import line_width, log_to_terminal
 from waferstream.scaling.sweep import SimulationRequest

@@ -16,8 +16,8 @@ from typer import Argument, Option
 from waferstream.checkpoint.reader import Reader
 from waferstream.checkpoint.writer import reseal
 from waferstream.cli.frame.commands import command
+from waferstream.cli.frame.files import Params
 from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
-from waferstream.cli.tools.asked import Params
 from waferstream.cli.tools.checkpoint.files import local_path, new_file, write_weights
 from waferstream.config.phases import load_params
 from waferstream.host.files import replacing
