@@ -181,8 +181,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         action="append",
         metavar="ARM",
-        help="a group of best, mixed, plain, compiled, csxN, ddpN, ddpNmixed, fsdpN, fsdpNmixed, "
-        "zeroN that are alive together; may be given repeatedly "
+        help="a group of arms (benchmarks.streaming.arms) that are alive together; may be given "
+        "repeatedly "
         f"(default: {'; '.join(map(' '.join, GROUPS))})",
     )
     measurement.add_argument("--repeats", type=positive, default=3, help="trials of each arm")

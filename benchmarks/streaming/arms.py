@@ -4,10 +4,11 @@ Each way opens in processes of its own: a loop that keeps the model in memory (`
 batch at once; ``best``: in the layout that was measured to be the fastest; ``mixed``: in that
 layout, in mixed precision; ``compiled``: in that layout, under torch.compile), a cstorch program
 streamed through N systems on Ray (``csxN``; ``csxNmS``: with micro-batches of S samples;
-``csxNcK`` on K cores), or N ranks over gloo: DistributedDataParallel (``ddpN``; ``ddpNmixed``: in
-mixed precision), FSDP2 (``fsdpN``, ``fsdpNmixed``) or DeepSpeed's ZeRO-3 (``zeroN``). In mixed
-precision weights, gradients and optimizer state are fp32 and kernels bf16, as in a cluster whose
-workload is in bf16.
+``csxNcK`` on K cores; ``csxNcompiled``: with compiled kernels), or N ranks over gloo:
+DistributedDataParallel (``ddpN``; ``ddpNmixed``: in mixed precision; ``ddpNcompiled``: under
+torch.compile), FSDP2 (``fsdpN``, ``fsdpNmixed``, ``fsdpNcompiled``) or DeepSpeed's ZeRO-3
+(``zeroN``). In mixed precision weights, gradients and optimizer state are fp32 and kernels bf16, as
+in a cluster whose workload is in bf16.
 """
 
 from __future__ import annotations
@@ -33,23 +34,26 @@ from benchmarks.streaming.torch_loops import (
     open_memory,
 )
 from benchmarks.streaming.workload import Layout, Workload
-from csnode.engine.spec import EngineSpec
+from csnode.engine.spec import EngineSpec, KernelCode
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.micro_batches import Cut
 
 _NUMBER = "([1-9][0-9]*)"
-_RANKS = re.compile(f"(ddp|fsdp|zero){_NUMBER}(mixed)?")
-_SYSTEMS = re.compile(f"csx{_NUMBER}(?:m{_NUMBER})?(?:c{_NUMBER})?")
-_OF_RANKS: Mapping[tuple[str, bool], Callable[..., AbstractContextManager[Run]]] = {
-    ("ddp", False): open_ddp,
-    ("ddp", True): partial(open_ddp, is_mixed=True),
-    ("fsdp", False): open_fsdp,
-    ("fsdp", True): partial(open_fsdp, is_mixed=True),
-    ("zero", False): open_deepspeed,
+_RANKS = re.compile(f"(ddp|fsdp|zero){_NUMBER}(mixed|compiled)?")
+_SYSTEMS = re.compile(f"csx{_NUMBER}(?:m{_NUMBER})?(?:c{_NUMBER})?(compiled)?")
+_OF_RANKS: Mapping[tuple[str, str | None], Callable[..., AbstractContextManager[Run]]] = {
+    ("ddp", None): open_ddp,
+    ("ddp", "mixed"): partial(open_ddp, is_mixed=True),
+    ("ddp", "compiled"): partial(open_ddp, is_compiled=True),
+    ("fsdp", None): open_fsdp,
+    ("fsdp", "mixed"): partial(open_fsdp, is_mixed=True),
+    ("fsdp", "compiled"): partial(open_fsdp, is_compiled=True),
+    ("zero", None): open_deepspeed,
 }
-"""The ways of ranks, by their name and whether they are in mixed precision."""
+"""The ways of ranks, by their name and how they compute."""
 _RULE = (
-    "plain, best, mixed, compiled, csxN[mS][cK], ddpN[mixed], fsdpN[mixed] or zeroN, numbers from 1"
+    "plain, best, mixed, compiled, csxN[mS][cK][compiled], ddpN[mixed|compiled], "
+    "fsdpN[mixed|compiled] or zeroN, numbers from 1"
 )
 
 
@@ -74,14 +78,17 @@ def openers(
         return [partial(open_memory, workload, layout, **ways)]
     if systems := _SYSTEMS.fullmatch(name):
         num_csx, size, cores = (
-            None if number is None else int(number) for number in systems.groups()
+            None if number is None else int(number) for number in systems.groups()[:3]
         )
         assert num_csx is not None
-        workload = replace(workload, micro_batch=size, cores=cores or workload.cores)
+        kernels: KernelCode = "compiled" if systems[4] else "eager"
+        workload = replace(
+            workload, micro_batch=size, cores=cores or workload.cores, kernels=kernels
+        )
         _check_systems(name, workload, num_csx)
         return [partial(open_cluster, workload, num_csx)]
     match = _RANKS.fullmatch(name)
-    way = None if match is None else _OF_RANKS.get((match[1], match[3] is not None))
+    way = None if match is None else _OF_RANKS.get((match[1], match[3]))
     if match is None or way is None:
         raise ConfigError(
             f"an arm must be {_RULE}; got {name}",

@@ -2,7 +2,9 @@
 
     python -m benchmarks.streaming.processor_time --precision bf16 --json FILE
 
-Each arm is alone on the host. Processor time depends less on other work than elapsed time does.
+Arms are set up one after the other, then train in turn while the others are stopped. Processor time
+depends less on other work than elapsed time does, and the ratio to the first arm of the same turn
+less still.
 """
 
 from __future__ import annotations
@@ -10,15 +12,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from benchmarks.processes import busy_below
 from benchmarks.streaming.arm import UNCOUNTED_STEPS, Arm
 from benchmarks.streaming.arms import openers
+from benchmarks.streaming.comparison import Spread
 from benchmarks.streaming.workload import Layout, workload_flags, workload_of
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
@@ -32,17 +37,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     workload = workload_of(options, options.batch_size)
     layout = Layout(options.best_micro_batch, workload.cores)
-    result = new_result("processor time of a step by process, each arm alone")
-    result |= {"workload": asdict(workload), "best": str(layout), "arms": {}}
-    for name in options.arms:
-        with TemporaryDirectory(prefix="benchmark-") as folder:
+    result = new_result("processor time of a step by process, arms in turn")
+    result |= {"workload": asdict(workload), "best": str(layout)}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in options.arms}
+    with ExitStack() as alive:
+        arms: list[Arm] = []
+        for name in found:
+            folder = alive.enter_context(TemporaryDirectory(prefix="benchmark-"))
             plan = openers(name, workload, Path(folder), layout)
-            with closing(Arm(name, plan, options.warm_up_steps)) as arm:
-                busy_s = busy_per_step(arm, options.steps)
-        print(f"{name}: " + ", ".join(f"{who} {s:.2f} s" for who, s in busy_s.items()), flush=True)
-        result["arms"][name] = busy_s
-        write_json(options.json, result)
+            arms.append(alive.enter_context(closing(Arm(name, plan, options.warm_up_steps))))
+        for _ in range(options.repeats):
+            for arm in arms:
+                found[arm.name].append(busy_per_step(arm, options.steps))
+                print(_line(arm.name, found[arm.name][-1]), flush=True)
+            result["arms"] = {
+                name: summary(turns, found[arms[0].name]) for name, turns in found.items()
+            }
+            write_json(options.json, result)
+    for name, each in result["arms"].items():
+        of_first = each["of_first"]
+        print(_line(name, each["seconds"]), f"{of_first['median']:.3f} of {arms[0].name}", end=" ")
+        print(f"({of_first['min']:.3f} to {of_first['max']:.3f})")
     return 0
+
+
+def summary(turns: list[dict[str, float]], first: list[dict[str, float]]) -> dict[str, Any]:
+    """Return the median seconds of an arm, and its sum over that of the first arm in each turn."""
+    return {
+        "seconds": {kind: median(turn.get(kind, 0.0) for turn in turns) for kind in turns[-1]},
+        "of_first": asdict(
+            Spread.of([own["sum"] / base["sum"] for own, base in zip(turns, first, strict=True)])
+        ),
+    }
+
+
+def _line(name: str, busy_s: Mapping[str, float]) -> str:
+    return f"{name}: " + ", ".join(f"{who} {s:.2f} s" for who, s in busy_s.items())
 
 
 def busy_per_step(arm: Arm, steps: int) -> dict[str, float]:
@@ -72,8 +102,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     measurement = parser.add_argument_group("measurement")
     measurement.add_argument("--json", type=new_file, required=True, help="where results go")
-    arms = ["best", "csx1", "csx2", "csx4", "csx8"]
-    measurement.add_argument("--arms", nargs="+", default=arms, help="as of benchmarks.streaming")
+    measurement.add_argument(
+        "--arms",
+        nargs="+",
+        default=["best", "csx1", "csx2"],
+        help="as of benchmarks.streaming, alive together; the first is what others are compared to",
+    )
+    measurement.add_argument("--repeats", type=positive, default=3, help="turns of all arms")
     measurement.add_argument("--batch_size", type=positive, default=8)
     measurement.add_argument(
         "--best_micro_batch",

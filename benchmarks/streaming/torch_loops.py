@@ -73,22 +73,40 @@ def open_memory(
 
 @contextmanager
 def open_ddp(
-    workload: Workload, rank: int, num_ranks: int, meeting_point: Path, *, is_mixed: bool = False
+    workload: Workload,
+    rank: int,
+    num_ranks: int,
+    meeting_point: Path,
+    *,
+    is_mixed: bool = False,
+    is_compiled: bool = False,
 ) -> Iterator[Run]:
-    """Train this rank's part of every batch; every rank has the whole model."""
+    """Train this rank's part of every batch; every rank has the whole model.
+
+    Where ``is_compiled``, torch.compile compiles it, in pieces that end where buckets do.
+    """
     with _ranks(workload, rank, num_ranks, meeting_point):
         model = DistributedDataParallel(_model(workload, is_mixed), gradient_as_bucket_view=True)
+        if is_compiled:
+            model.compile(dynamic=False)
         yield _rank_loop(model, workload, rank, num_ranks, autocasts=is_mixed)
 
 
 @contextmanager
 def open_fsdp(
-    workload: Workload, rank: int, num_ranks: int, meeting_point: Path, *, is_mixed: bool = False
+    workload: Workload,
+    rank: int,
+    num_ranks: int,
+    meeting_point: Path,
+    *,
+    is_mixed: bool = False,
+    is_compiled: bool = False,
 ) -> Iterator[Run]:
     """Train this rank's part of every batch; every rank keeps a part of every layer (FSDP2).
 
     Where ``is_mixed``, it gathers weights in bf16 and reduces gradients in fp32, as torchtitan does
-    by default (its ``mixed_precision_param`` and ``mixed_precision_reduce``).
+    by default (its ``mixed_precision_param`` and ``mixed_precision_reduce``). Where
+    ``is_compiled``, torch.compile compiles each layer, as there.
     """
     with _ranks(workload, rank, num_ranks, meeting_point):
         mesh = init_device_mesh("cpu", (num_ranks,))
@@ -96,6 +114,8 @@ def open_fsdp(
         policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if is_mixed else _AS_IT_IS
         for layers in [m for m in model.modules() if isinstance(m, nn.ModuleList)]:
             for layer in layers:
+                if is_compiled:
+                    layer.compile(dynamic=False)
                 fully_shard(layer, mesh=mesh, mp_policy=policy)
         fully_shard(model, mesh=mesh, mp_policy=policy)
         yield _rank_loop(model, workload, rank, num_ranks)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from csnode.engine.spec import KernelCode
 from waferstream.core.program.micro_batches import MicroBatchPolicy
 from waferstream.reports.benchmark import positive
 from waferstream.workload.data import BatchSource, build_source
 from waferstream.workload.models import build_model
 
 Precision = Literal["bf16-stream", "bf16", "fp32"]
-Kernels = Literal["eager", "compiled", "auto"]
 PRECISIONS: tuple[Precision, ...] = ("bf16-stream", "bf16", "fp32")
 
 ADAMW: dict[str, Any] = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -60,7 +60,7 @@ class Workload:
     precision: Precision
     cores: int
     micro_batch: int | None = None
-    kernels: Kernels = "eager"
+    kernels: KernelCode = "eager"
 
     @property
     def micro_batch_size(self) -> int:
@@ -137,7 +137,6 @@ def workload_of(options: argparse.Namespace, batch_size: int) -> Workload:
         batch_size=batch_size,
         precision=options.precision,
         cores=len(os.sched_getaffinity(0)),
-        kernels=options.kernels,
     )
 
 
@@ -146,9 +145,6 @@ def workload_flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     workload = parser.add_argument_group("workload")
     workload.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
-    workload.add_argument(
-        "--kernels", choices=get_args(Kernels), default="eager", help="of the streamed systems"
-    )
     workload.add_argument("--layers", type=positive, default=12)
     workload.add_argument("--hidden", type=positive, default=768)
     workload.add_argument("--vocab", type=positive, default=16384)

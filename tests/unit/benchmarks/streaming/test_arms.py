@@ -91,6 +91,24 @@ def test_layouts_leave_no_lane_without_work() -> None:
     assert {layout.micro_batch_size for layout in layouts} == {1, 2, 4, 8}
 
 
+def test_systems_compile_their_kernels_where_the_arm_says_so(tmp_path: Path) -> None:
+    kernels = []
+    for name in ("csx1", "csx2m2compiled"):
+        (opener,) = openers(name, WORKLOAD, tmp_path)
+        assert isinstance(opener, partial)
+        kernels.append(opener.args[0].kernels)
+    assert kernels == ["eager", "compiled"]
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_ranks_compile_what_they_train(tmp_path: Path, kind: str) -> None:
+    compiled: list[torch.nn.Module] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.Module, "compile", lambda self, **_: compiled.append(self))
+        trained_alone(f"{kind}1compiled", WORKLOAD, tmp_path)
+    assert len(compiled) == 1
+
+
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_rank_trains_alone(tmp_path: Path, kind: str) -> None:
     """A group of one rank sets itself up and steps."""

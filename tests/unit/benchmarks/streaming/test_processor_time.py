@@ -22,6 +22,7 @@ class FakeArm:
     steps = 0
 
     def __init__(self, name: str, _: Sequence[Opener], warm_up_steps: int) -> None:
+        self.name = name
         FakeArm.steps = warm_up_steps
 
     def run(self, steps: int) -> float:
@@ -46,8 +47,10 @@ def test_time_is_per_step_and_by_kind(
     monkeypatch.setattr(processor_time, "Arm", FakeArm)
     monkeypatch.setattr(processor_time, "busy_below", busy)
     file = tmp_path / "result.json"
-    arguments = [*WORDS, "--arms", "csx2", "--steps", "3", "--json", str(file)]
+    arguments = [*WORDS, "--arms", "csx2", "--steps", "3", "--repeats", "2", "--json", str(file)]
     assert processor_time.main(arguments) == 0
     expected = {"systems": 5.0, "weight servers": 0.5, "switches": 0.25, "others": 1.125}
-    assert json.loads(file.read_text())["arms"] == {"csx2": {**expected, "sum": 6.875}}
+    (found,) = json.loads(file.read_text())["arms"].values()
+    assert found["seconds"] == {**expected, "sum": 6.875}
+    assert found["of_first"] == {"median": 1.0, "min": 1.0, "max": 1.0}
     assert capsys.readouterr().out.startswith("csx2: systems 5.00 s, weight servers 0.50 s")
