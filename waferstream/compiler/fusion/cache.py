@@ -29,7 +29,7 @@ from waferstream.numerics.precision import NAMES
 
 log = logging.getLogger("waferstream")
 
-FORMAT = 1
+FORMAT = 2
 """Version of the files, and of what writes the kernels."""
 
 Operand = tuple[str, tuple[int, ...], tuple[int, ...]] | None

@@ -19,7 +19,7 @@ from waferstream.compiler.fusion.regions import (
     traced,
 )
 
-MOST_REGIONS = 4
+MOST_REGIONS = 8
 """A kernel with more is left as it is: most of its values would go through memory anyway."""
 
 

@@ -84,21 +84,41 @@ class _Renamer(ast.NodeTransformer):
 def traced(kernel: Normalized) -> fx.Graph:
     """Return the graph of a normalized text; functions of the project are calls of their own."""
     tracer = fx.Tracer()
+
+    def call(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: tracer.create_proxy("call_function", function, args, kwargs)
+
     scope: dict[str, Any] = {
-        "torch": torch,
+        "torch": _Noted(torch, call),
         "device": torch.device,
         "inf": float("inf"),
         "nan": float("nan"),
         "NoneType": type(None),
     }
 
-    def call(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: tracer.create_proxy("call_function", function, args, kwargs)
-
     for name, (module, attribute) in kernel.modules.items():
         scope[name] = call(getattr(importlib.import_module(module), attribute))
     exec(kernel.text, scope)  # noqa: S102 - text of our compiler
     return tracer.trace(scope["forward"])
+
+
+_NAMESPACES = (torch._ops._Ops, torch._ops._OpNamespace, torch._ops.OpOverloadPacket)
+
+
+class _Noted:
+    """A namespace of torch whose ops are calls of a graph, also those that read no value of it.
+
+    torch.fx itself would compute these, and keep a constant.
+    """
+
+    def __init__(self, target: Any, call: Callable[[Any], Any]) -> None:
+        self._target, self._call = target, call
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._target, name)
+        if isinstance(found, torch._ops.OpOverload):
+            return self._call(found)
+        return _Noted(found, self._call) if isinstance(found, _NAMESPACES) else found
 
 
 class NotFusibleError(Exception):
@@ -132,9 +152,15 @@ def levels_of(graph: fx.Graph, numbers: Sequence[bool]) -> dict[fx.Node, int]:
     return levels
 
 
+_LEFT = frozenset({torch.ops.aten._grouped_mm.default})
+"""Ops with types that torch's rules for shapes refuse: fp32, of experts."""
+
+
 def _is_fusible(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+        return False
+    if target in _LEFT:
         return False
     return not target._schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
 

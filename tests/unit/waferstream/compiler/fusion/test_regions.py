@@ -68,3 +68,24 @@ def test_overwritten_value_with_another_reader_is_left_alone() -> None:
     )
     with pytest.raises(NotFusibleError):
         levels(source, False, True)
+
+
+def test_ops_that_read_nothing_are_fused() -> None:
+    """As masks and constants are made; torch.fx alone would compute them while it traces."""
+    source = kernel(
+        f"a = {ATEN}scalar_tensor.default(2, dtype = torch.float32)",
+        f"b = {ATEN}mul.Tensor(w, a)",
+        "return (b,)",
+    )
+    assert levels(source, False, False) == [1, 1]
+
+
+def test_grouped_products_stay_beside_fused_ops() -> None:
+    """Torch's rules for shapes refuse those in fp32."""
+    source = kernel(
+        f"a = {ATEN}mul.Tensor(w, w)",
+        f"b = {ATEN}_grouped_mm.default(a, x)",
+        f"c = {ATEN}mul.Tensor(b, b)",
+        "return (c,)",
+    )
+    assert levels(source, False, False) == [1, 2, 3]
