@@ -20,7 +20,7 @@ from appliance.elaboration.elaborate import ClusterSize, plan_installation, star
 from appliance.elaboration.role_limits import check_roles
 from cstorch import flags
 from cstorch.cluster.config import ClusterConfig
-from cstorch.cluster.fusing import Fusing
+from cstorch.cluster.fusing import CHOICES, Choice, Fusing
 from cstorch.cluster.held_state import HeldState
 from cstorch.cluster.job_records import JobRecords, JobTime, StepsUnderWay
 from cstorch.cluster.restored import Restored, named_checkpoint
@@ -72,6 +72,8 @@ class Execution:
         self.restored: Restored | None = None
         self._writes: dict[ProgramKind, tuple[str, ...]] = {}  # buffers that a program writes
         self.held = HeldState()
+        self.kernels: dict[str, Choice] = {}
+        """Which kernels of a kind of program are compiled, where that is asked for."""
         self.saving: BackgroundSave | None = None
         """The last checkpoint that the weight servers began to write beside the training."""
         self.jobs = JobRecords()
@@ -106,6 +108,7 @@ class Execution:
             CheckpointError: The checkpoint is damaged.
         """
         self.restored, objects = named_checkpoint(path, states, strict)
+        self.kernels = objects.get(CHOICES, {}) if "optimizer" in states else {}
         return objects
 
     def outdate_restored(self, weights: Weights) -> None:
@@ -176,14 +179,16 @@ class Execution:
             self.held.make_way(state)
         if program.kind.updates:
             self.training = installation
-        runtime = self._config.cluster.runtime
-        with closing(Fusing(compiled, runtime, compile_dir, num_steps)) as fusing:
+        runtime, began_with = self._config.cluster.runtime, self.kernels.get(program.kind)
+        with closing(Fusing(compiled, runtime, compile_dir, num_steps, began_with)) as fusing:
             if self.cluster is None:
                 self.cluster = self._start(installation, size, weights, fusing)
                 self._num_activation_servers = installation.trips.num_servers
                 self._log_start_up(installation)
             else:
                 self.cluster.do(Install(fusing.finish(installation)))
+            if runtime.engine.code != "eager":
+                self.kernels[program.kind] = fusing.choice
         if state is not None:
             self.held.take(state, self.cluster, self.restored)
 

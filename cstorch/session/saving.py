@@ -9,6 +9,7 @@ from typing import Any
 from appliance.checkpoints.background_save import BackgroundSave
 from appliance.coordinator.cluster import Cluster
 from appliance.coordinator.commands import BeginCheckpoint, SaveCheckpoint
+from cstorch.cluster.fusing import CHOICES
 from cstorch.remote.weights import as_arrays
 from cstorch.session.session import Session
 from waferstream.checkpoint import MODEL
@@ -59,6 +60,8 @@ def _prepare(
     held = session.execution.held.state
     if "optimizer" in states and held is not None:
         objects = {**objects, "optimizer": held.description()}
+    if "optimizer" in states and session.execution.kernels:
+        objects = {**objects, CHOICES: session.execution.kernels}
     if "model" in states:
         append_tensors(path, MODEL, as_arrays(weights.buffers()))
         append_links(path, MODEL, weights.tied())
