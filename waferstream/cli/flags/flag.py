@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from inspect import Parameter
+from types import GenericAlias
 from typing import Annotated, Any, Literal
 
 import typer
 
-from waferstream.cli.frame.commands import many, one_of
 from waferstream.config.overrides import KeyPath
 from waferstream.config.sections.init import levels_by_role
 
@@ -69,7 +70,10 @@ class Flag:
 
 def words_of(known: Iterable[str]) -> dict[str, Any]:
     """Return type and conversion of a flag that takes several words, each of them a known one."""
-    return {"kind": many(one_of(known)), "collect": lambda words: tuple(map(str, words))}
+    make: Any = StrEnum  # of no members that a checker of types knows
+    choice = make("Choice", [(word, word) for word in known])
+    kind = GenericAlias(list, (choice,))
+    return {"kind": kind, "collect": lambda words: tuple(map(str, words))}
 
 
 def key_flag(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
-from enum import StrEnum
 from functools import cache, partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_origin, get_type_hints
 
 import typer
 from pydantic import ValidationError
@@ -41,7 +40,8 @@ NAME = "waferstream"
 WORDS = "words"
 """Name in the context of a command of all words that were typed."""
 
-_TAG = re.compile(r"\[(?=[a-z#/@])", re.IGNORECASE)
+_MARKUP = re.compile(r"\[(?=[a-z#/@])", re.IGNORECASE)
+"""What rich would read as markup, but for the text before it."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -166,24 +166,6 @@ def _help(command: TyperCommand | TyperGroup, ctx: Any) -> str:
     return page.getvalue()
 
 
-def literal(text: str) -> str:
-    """Return a text of which rich reads nothing as markup."""
-    return _TAG.sub(r"\\\g<0>", text)
-
-
-def one_of(words: Iterable[Any]) -> Any:
-    """Return the type of a word that is one of these."""
-    known = tuple(words)
-    if all(isinstance(word, str) for word in known):
-        return StrEnum("Choice", [(word, word) for word in known])
-    return Literal.__getitem__(known)
-
-
-def many(kind: Any) -> Any:
-    """Return the type of several values of a type."""
-    return list[kind]
-
-
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose parameters are flags: those of a dataclass are its fields."""
     hints = get_type_hints(function, include_extras=True)
@@ -222,7 +204,7 @@ def _as_flag(name: str, kind: Any, panel: str | None) -> Any:
     if get_origin(kind) is not Annotated or not isinstance(kind.__metadata__[0], ParameterInfo):
         return kind
     own = copy(kind.__metadata__[0])
-    own.help = literal(own.help or "")
+    own.help = _MARKUP.sub(r"\\\g<0>", own.help or "")
     if isinstance(own, OptionInfo):
         if own.default is ... and not own.param_decls:  # Typer takes the first name for one
             own.param_decls = (f"--{name}",)
