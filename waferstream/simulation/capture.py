@@ -369,7 +369,7 @@ def _shortened(section: Any, num_layers: int) -> Any:
 def _optimizer_of_all_layers(
     optimizer: OptimizerSpec | None, stacks: Stacks
 ) -> OptimizerSpec | None:
-    """Return an optimizer whose groups hold the weights of all layers."""
+    """Return an optimizer whose groups and averages hold the weights of all layers."""
     if optimizer is None:
         return None
     groups = (replace(group, names=stacks.names(group.names)) for group in optimizer.groups)
@@ -378,7 +378,20 @@ def _optimizer_of_all_layers(
         for spec in optimizer.sparsity
         for name in stacks.names((spec.name,))
     )
-    return replace(optimizer, groups=tuple(groups), sparsity=tuple(sparsity))
+    averages = {
+        name: replace(each, average=name, source=source)
+        for each in optimizer.averages
+        for name, source in zip(
+            stacks.names((each.average,)), stacks.names((each.source,)), strict=True
+        )
+    }
+    in_order = stacks.names(each.average for each in optimizer.averages)
+    return replace(
+        optimizer,
+        groups=tuple(groups),
+        sparsity=tuple(sparsity),
+        averages=tuple(averages[name] for name in in_order),
+    )
 
 
 def _sizes(init: InitConfig) -> tuple[int, int]:

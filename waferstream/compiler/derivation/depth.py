@@ -43,7 +43,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
-from waferstream.core.program.program import Program
+from waferstream.core.program.program import Program, TensorSpec
 from waferstream.core.program.segment import Phase, Segment, Stash
 
 CAPTURED_LAYERS = 5
@@ -137,13 +137,26 @@ class Stack:
             captured = list(run)
             for copy in self._copies(captured[0].phase) if is_middle else (None,):
                 segments += [self._placed(segment, copy) for segment in captured]
-        shape_of = {new: program.parameter[old] for new, old in self._renamed(program.parameter)}
+        parameters = (
+            self._placed_parameter(program.parameter[old], new)
+            for new, old in self._renamed(program.parameter)
+        )
         return replace(
             program,
             digest=f"{program.digest}-{self.num_layers}-layers",
-            parameters=tuple(replace(spec, name=name) for name, spec in shape_of.items()),
+            parameters=tuple(parameters),
             segments=tuple(replace(segment, index=i) for i, segment in enumerate(segments)),
         )
+
+    def _placed_parameter(self, spec: TensorSpec, name: str) -> TensorSpec:
+        """Return a parameter under its new name; what it averages lies in a layer as deep."""
+        own, new = (_part_of(self.prefix, each) for each in (spec.name, name))
+        if own is None or new is None or not spec.average_of:
+            return replace(spec, name=name)
+        layer, rest = own
+        other = spec.average_of.removesuffix(f".{layer}{rest}")
+        average_of = spec.average_of if other == spec.average_of else f"{other}.{new[0]}{rest}"
+        return replace(spec, name=name, average_of=average_of)
 
     def names(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return names of weights with those of all copies inserted, in the order of the model."""

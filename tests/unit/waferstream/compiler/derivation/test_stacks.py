@@ -11,6 +11,8 @@ from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.derivation.depth import is_like
 from waferstream.compiler.derivation.layer_places import UnequalLayersError
 from waferstream.compiler.derivation.stacks import Growth, Stacks
+from waferstream.core.hyper_schedules.decays import ConstantLR
+from waferstream.core.optimizer import average_weights
 from waferstream.core.program.program import Program
 from waferstream.core.program.segment import Footprint, OpWork, Segment
 from waferstream.numerics.precision import StreamPrecision
@@ -77,6 +79,24 @@ def test_two_stacks_are_deepened_at_once() -> None:
     assert stacks is not None
     assert is_like(stacks.deepened(few), captured(whole))
     assert [stack.num_layers for stack in stacks.stacks] == [7, 9]
+
+
+def teacher(layers: int) -> Model:
+    """Return a model whose second stack averages the first."""
+    model = Model(layers, layers)
+    averages, sources = (list(each.parameters()) for each in (model.later, model.layers))
+    average_weights(averages, sources, ConstantLR(learning_rate=0.5))
+    return model
+
+
+def test_parameters_that_average_another_stack_average_the_same_layer() -> None:
+    whole = teacher(7)
+    few, more = captured(teacher(3)), captured(teacher(4))
+    stacks = Stacks.checked(few, more, shapes(whole), 3)
+    assert stacks is not None
+    deep = stacks.deepened(few)
+    assert is_like(deep, captured(whole))
+    assert deep.parameter["later.5.mix.bias"].average_of == "layers.5.mix.bias"
 
 
 def test_layers_that_take_turns_are_one_unit() -> None:
