@@ -45,7 +45,7 @@ _WORDS = {
         *("--mode", "train", "--num_csx", "1"),
         "--shrink",
         SHRINK,
-        "--max_steps",
+        "--num_steps",
         str(STEPS),
     ),
 }

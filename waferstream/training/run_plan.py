@@ -5,11 +5,14 @@ Steps count from 1; an action that is due at step s happens after step s.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from waferstream.config.sections.init import LoopConfig
 from waferstream.core.errors import ConfigError
+
+log = logging.getLogger("waferstream")
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,13 @@ def plan_run(
 def run_end(loop: LoopConfig, start: int, steps_in_epoch: int | None) -> int:
     """Return the last step: by ``num_steps``, else ``max_steps``, else epochs (default one)."""
     if loop.num_steps is not None:
-        return start + loop.num_steps
+        end = start + loop.num_steps
+        if loop.max_steps not in {None, end}:
+            log.warning(
+                "max_steps: %s has no effect: num_steps: %d, from step %d on, is the length",
+                *(loop.max_steps, loop.num_steps, start),
+            )
+        return end
     if loop.max_steps is not None:
         return loop.max_steps
     steps = loop.steps_per_epoch or steps_of_epoch(steps_in_epoch, "max_steps or steps_per_epoch")

@@ -1,5 +1,7 @@
 """The plan of a run: every step once, and what is due after which."""
 
+import logging
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +70,17 @@ def test_nothing_is_left_at_the_end() -> None:
 def test_where_a_run_ends(loop: dict[str, int], end: int) -> None:
     """``num_steps`` counts from the start, 4, and wins; otherwise steps or epochs from zero."""
     assert run_end(LoopConfig.model_validate(loop), start=4, steps_in_epoch=7) == end
+
+
+@pytest.mark.parametrize(("max_steps", "is_reported"), [(5, True), (7, False), (None, False)])
+def test_max_steps_without_effect_is_reported(
+    caplog: pytest.LogCaptureFixture, max_steps: int | None, is_reported: bool
+) -> None:
+    """Where ``num_steps`` says another end; the run begins behind step 4."""
+    loop = LoopConfig(num_steps=3, max_steps=max_steps)
+    with caplog.at_level(logging.WARNING):
+        assert run_end(loop, start=4, steps_in_epoch=None) == 7
+    assert ("max_steps: 5 has no effect" in caplog.text) is is_reported
 
 
 def test_a_fraction_is_of_the_steps_to_come() -> None:
