@@ -15,8 +15,9 @@ from waferstream.core.errors import (
     WaferStreamError,
 )
 from waferstream.core.messages.message_numbers import MessageNumbers
-from waferstream.core.messages.messages import Envelope, is_server
+from waferstream.core.messages.messages import Envelope
 from waferstream.core.roles.commands import ReadStepsHeld
+from waferstream.core.roles.names import is_server
 from waferstream.core.roles.role import (
     Command,
     Job,

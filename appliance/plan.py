@@ -19,8 +19,8 @@ from appliance.role_log import coordinated_with_logs, with_logs
 from appliance.spec import AutoRestart, ClusterSpec
 from waferstream.core.errors import ConfigError
 from waferstream.core.events import RecoveryEvent
-from waferstream.core.messages.messages import replica_name, server_name
 from waferstream.core.program.program import TensorSpec
+from waferstream.core.roles.names import replica_name, server_name
 from waferstream.core.roles.role import RoleSpec
 from waferstream.core.roles.verification import Verification
 from waferstream.machine.record import Record

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from swarmx.topology import HostTree, Tree
-from waferstream.core.messages.messages import Envelope, node_name, switch_name
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.roles.names import node_name, switch_name
 from waferstream.core.roles.role import (
     Command,
     Job,

@@ -20,7 +20,8 @@ from typing import Any
 
 from appliance.coordinator.roles import Roles
 from appliance.spec import RoleLogSpec
-from waferstream.core.messages.messages import COORDINATOR, Envelope
+from waferstream.core.messages.messages import Envelope
+from waferstream.core.roles.names import COORDINATOR
 from waferstream.core.roles.role import (
     Command,
     Job,

@@ -20,7 +20,6 @@ from appliance.faults.plan import FaultPlan
 from appliance.user_code import importing_from
 from csnode.devices import DeviceName
 from csnode.engine.spec import TORCH, EngineName, EngineSpec
-from csnode.fabric.region import working_wafer
 from memoryx.memory.flash_spec import FlashSpec
 from swarmx.links.tls import TlsSpec
 from waferstream.core.config import Config, before, load_yaml, validate
@@ -247,6 +246,10 @@ class ClusterSpec(Config):
     @field_validator("machine", mode="after")
     @classmethod
     def _only_what_works(cls, machine: MachineSpec) -> MachineSpec:
+        if machine.system.defects.is_none:
+            return machine
+        from csnode.fabric.region import working_wafer  # noqa: PLC0415  (all of the fabric)
+
         return machine.model_copy(update={"system": working_wafer(machine.system)})
 
 

@@ -31,7 +31,7 @@ from appliance.spec import ClusterSpec, RuntimeSpec
 from benchmarks.streaming.workload import Workload
 from benchmarks.training import Training
 from memoryx.memory.flash_spec import FlashSpec
-from waferstream.core.messages.messages import server_name, switch_name
+from waferstream.core.roles.names import server_name, switch_name
 from waferstream.core.units import KIB, MIB, aligned
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive

@@ -25,7 +25,7 @@ from benchmarks.chaos.leftovers import Census, descendants, title_of
 from benchmarks.chaos.workload import ROLES, Workload
 from waferstream.core.errors import WaferStreamError
 from waferstream.core.events import TrainProgress
-from waferstream.core.messages.messages import COORDINATOR
+from waferstream.core.roles.names import COORDINATOR
 from waferstream.core.units import aligned
 from waferstream.host.files import write_json
 from waferstream.host.interrupts import ended_within

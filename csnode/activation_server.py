@@ -12,19 +12,13 @@ from typing import Any
 
 import torch
 
-from waferstream.core.messages.messages import (
-    Envelope,
-    StashReady,
-    StashReleased,
-    StashWanted,
-    activation_server_name,
-    node_name,
-)
+from waferstream.core.messages.messages import Envelope, StashReady, StashReleased, StashWanted
 from waferstream.core.messages.payload import Payload, Slab
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import ActivityLog, Place
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import activation_server_name, node_name
 from waferstream.core.roles.role import (
     Command,
     Job,

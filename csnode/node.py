@@ -33,13 +33,13 @@ from waferstream.core.messages.messages import (
     StepDone,
     WeightsReady,
     WeightsReleased,
-    node_name,
 )
 from waferstream.core.messages.payload import Payload
 from waferstream.core.messages.reduce_order import Subtree
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.program.schedule import SegmentStep
 from waferstream.core.roles.commands import CorruptNextGradient, Install
+from waferstream.core.roles.names import node_name
 from waferstream.core.roles.role import (
     Command,
     Job,

@@ -11,15 +11,10 @@ from typing import NamedTuple
 
 import torch
 
-from waferstream.core.messages.messages import (
-    Message,
-    StashReady,
-    StashReleased,
-    StashWanted,
-    activation_server_name,
-)
+from waferstream.core.messages.messages import Message, StashReady, StashReleased, StashWanted
 from waferstream.core.messages.payload import Arena, Payload, Slab
 from waferstream.core.program.trips import Trips
+from waferstream.core.roles.names import activation_server_name
 
 _HOST = torch.device("cpu")
 

@@ -28,11 +28,10 @@ from waferstream.core.messages.messages import (
     UpdateReady,
     UpdateReleased,
     UpdateSkipped,
-    replica_name,
-    server_name,
 )
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.program.schedule import collected_by
+from waferstream.core.roles.names import replica_name, server_name
 from waferstream.core.roles.role import Job, JobState, Progress, Report, RoleContext, Waiting
 
 

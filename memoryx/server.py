@@ -32,14 +32,13 @@ from waferstream.core.messages.messages import (
     UpdateReleased,
     UpdateSkipped,
     WeightsReleased,
-    replica_name,
-    server_name,
 )
 from waferstream.core.messages.partial_sum import Credit, PartialSum
 from waferstream.core.messages.payload import Slab
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.program.schedule import collected_by, streamed_by
 from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.roles.names import replica_name, server_name
 from waferstream.core.roles.role import Job, JobState, Progress, Report, RoleContext, Waiting
 
 

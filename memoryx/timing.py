@@ -33,9 +33,9 @@ from collections.abc import Iterable, Sequence
 
 from memoryx.optim.cost import UpdateCost
 from memoryx.tiers import Tiers
-from waferstream.core.messages.messages import server_name
 from waferstream.core.program.program import MASTER_BYTES
 from waferstream.core.program.stream_plan import GRADIENT_BYTES, Bucket
+from waferstream.core.roles.names import server_name
 from waferstream.core.units import transfer_ps
 from waferstream.machine.hardware import EVEN, JitterSpec, MemoryXSpec
 from waferstream.machine.jitter import slowed

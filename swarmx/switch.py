@@ -20,8 +20,6 @@ from waferstream.core.messages.messages import (
     GradientReleased,
     WeightsReady,
     WeightsReleased,
-    server_name,
-    switch_name,
 )
 from waferstream.core.messages.partial_sum import Credit, Operands, PartialSum, one_by_one
 from waferstream.core.messages.reduce_order import Merger, Subtree
@@ -30,6 +28,7 @@ from waferstream.core.program.stream_plan import Bucket
 from waferstream.core.roles.activities import NOWHERE, ActivityLog, Interval, Place, place_of
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import server_name, switch_name
 from waferstream.core.roles.role import (
     Command,
     Job,

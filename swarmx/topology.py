@@ -35,7 +35,7 @@ from functools import cached_property
 from itertools import groupby, pairwise
 
 from waferstream.core.errors import ConfigError
-from waferstream.core.messages.messages import node_name, switch_name
+from waferstream.core.roles.names import node_name, switch_name
 from waferstream.core.user_code import import_derived
 from waferstream.machine.hardware import SwarmXSpec
 from waferstream.machine.hardware.streams import TREE

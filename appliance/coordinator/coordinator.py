@@ -51,7 +51,6 @@ from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.writer import reserve_tensors
 from waferstream.core.digest import weights_digest
 from waferstream.core.events import RecoveryEvent
-from waferstream.core.messages.messages import COORDINATOR
 from waferstream.core.messages.watch import Watch
 from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import ProgramKind, TensorSpec
@@ -67,6 +66,7 @@ from waferstream.core.roles.commands import (
     TrainWith,
 )
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import COORDINATOR
 from waferstream.core.roles.role import Command, Job, Report, not_taken
 from waferstream.core.roles.verification import UNVERIFIED, Verification
 from waferstream.machine.trace import Activities

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from waferstream.checkpoint import parameter_of
 from waferstream.core.errors import WaferStreamError
-from waferstream.core.messages.messages import server_name
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.program.stream_plan import assign_servers
+from waferstream.core.roles.names import server_name
 from waferstream.core.roles.role import Command, Job, Report, Result, RoleSpec
 from waferstream.core.units import MIB
 

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median_low
 
-from waferstream.core.messages.messages import node_name
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.roles.activities import Interval
+from waferstream.core.roles.names import node_name
 from waferstream.core.roles.role import Report
 
 LEAST_GAIN = 0.1

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from appliance.elaboration.elaborate import costed_program
 from memoryx.sparsity.step_sparsity import sparsity_by_optimizer
-from waferstream.core.messages.messages import COORDINATOR
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program, ProgramKind
 from waferstream.core.roles.activities import ActivityLog, Interval, earliest
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import COORDINATOR
 from waferstream.core.roles.role import Report
 from waferstream.machine.attribution import StepTiming
 from waferstream.machine.densities import StepSparsity

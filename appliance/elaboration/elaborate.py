@@ -36,13 +36,13 @@ from memoryx.tiers import fill_tiers, tiers_of
 from swarmx.switch import SwitchSpec
 from swarmx.topology import HostTree, Tree
 from waferstream.compiler.compiled import Compiled
-from waferstream.core.messages.messages import switch_name, worker_name
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.micro_batches import check_batch
 from waferstream.core.program.program import TensorSpec
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.program.stream_plan import plan_streams
 from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.core.roles.names import switch_name, worker_name
 from waferstream.core.roles.role import RoleSpec
 from waferstream.machine.hardware import MachineSpec
 from waferstream.machine.sram import SramPlan, check_fits

@@ -20,11 +20,11 @@ from memoryx.memory.flash_spec import FlashSpec
 from memoryx.optim.cost import state_bytes_per_element
 from memoryx.sparsity.packing import HeldBytes, held_bytes, packable
 from waferstream.core.errors import ApplianceResourceExhausted
-from waferstream.core.messages.messages import activation_server_name, server_name
 from waferstream.core.program.program import Program
 from waferstream.core.program.stream_plan import GRADIENT_BYTES
 from waferstream.core.program.trips import Trip
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import activation_server_name, server_name
 from waferstream.core.units import format_bytes
 from waferstream.machine.sram import Page
 

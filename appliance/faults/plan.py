@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from waferstream.core.config import Config
 from waferstream.core.errors import ConfigError
-from waferstream.core.messages.messages import COORDINATOR, node_name, server_name
+from waferstream.core.roles.names import COORDINATOR, node_name, server_name
 
 Moment = Literal["any", "weights", "gradients", "inputs", "activations", "norms"]
 """The protocol whose message triggers a fault."""

@@ -16,7 +16,6 @@ from memoryx.holder import Holder
 from waferstream.core.errors import ConfigError
 from waferstream.core.messages.message_numbers import MessageNumbers
 from waferstream.core.messages.messages import (
-    COORDINATOR,
     BatchReady,
     BatchReleased,
     Envelope,
@@ -33,6 +32,7 @@ from waferstream.core.messages.messages import (
 )
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import CorruptNextGradient, FinishSaving, Save
+from waferstream.core.roles.names import COORDINATOR
 from waferstream.core.roles.role import (
     Command,
     Job,

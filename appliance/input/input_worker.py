@@ -12,19 +12,13 @@ import torch
 
 from appliance.input.batches import GlobalBatches
 from waferstream.core.errors import DataError
-from waferstream.core.messages.messages import (
-    BatchReady,
-    BatchReleased,
-    Envelope,
-    index_of,
-    node_name,
-    worker_name,
-)
+from waferstream.core.messages.messages import BatchReady, BatchReleased, Envelope
 from waferstream.core.messages.payload import Slab, byte_ranges, payload_bytes
 from waferstream.core.program.program import ProgramKind, TensorSpec
 from waferstream.core.roles.activities import ActivityLog, Place
 from waferstream.core.roles.commands import Install
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import index_of, node_name, worker_name
 from waferstream.core.roles.role import (
     Command,
     Job,

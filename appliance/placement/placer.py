@@ -24,7 +24,7 @@ from csnode.devices.cuda import memory_of_gpus, num_gpus
 from csnode.node import NodeSpec
 from swarmx.topology import HostNodes, HostTree, Tree
 from waferstream.core.errors import ClusterJobInitError
-from waferstream.core.messages.messages import (
+from waferstream.core.roles.names import (
     COORDINATOR,
     activation_server_name,
     node_name,

@@ -28,7 +28,7 @@ from appliance.ray.hosts.pulses import Presence, look_at, watch_over
 from appliance.ray.roles import RecoverableRayRoles
 from appliance.spec import RuntimeSpec
 from appliance.user_code import UserCode
-from waferstream.core.messages.messages import COORDINATOR, is_server
+from waferstream.core.roles.names import COORDINATOR, is_server
 from waferstream.core.roles.role import Command, Result, RoleSpec
 
 

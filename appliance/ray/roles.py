@@ -42,8 +42,9 @@ from appliance.user_code import UserCode
 from swarmx.links.endpoint import Address
 from swarmx.links.link import Link, open_link
 from waferstream.core.errors import ApplianceDeadlockError, WaferStreamError
-from waferstream.core.messages.messages import COORDINATOR, Abort, Envelope
+from waferstream.core.messages.messages import Abort, Envelope
 from waferstream.core.roles.commands import ReadStepsHeld
+from waferstream.core.roles.names import COORDINATOR
 from waferstream.core.roles.role import Command, Job, Report, Result, RoleSpec
 
 _PATIENCE_S = 0.3  # between two orders to end a job

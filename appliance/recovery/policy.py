@@ -32,7 +32,7 @@ from waferstream.core.errors import (
     ApplianceServiceInterrupted,
     WaferStreamError,
 )
-from waferstream.core.messages.messages import node_name, server_name
+from waferstream.core.roles.names import node_name, server_name
 from waferstream.core.roles.verification import DisputedBitsError
 
 Action = Literal["retry", "replace", "shrink", "give up"]

@@ -20,7 +20,7 @@ from waferstream.core.errors import (
     WaferStreamError,
 )
 from waferstream.core.events import ClusterReplaced
-from waferstream.core.messages.messages import COORDINATOR
+from waferstream.core.roles.names import COORDINATOR
 from waferstream.core.roles.role import Command, Result
 
 log = logging.getLogger("waferstream")

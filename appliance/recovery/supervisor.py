@@ -18,11 +18,11 @@ from appliance.recovery.policy import LOST_HOST, Policy
 from appliance.recovery.states import State, Story
 from waferstream.core.errors import ApplianceCorruptionError, CheckpointError, WaferStreamError
 from waferstream.core.events import Recovered, RecoveryDecided, SystemsReturned
-from waferstream.core.messages.messages import COORDINATOR, server_name
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.activities import RECOVER, Interval, Place
 from waferstream.core.roles.commands import Install, ReadProgress, Rollback, TrainWith
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import COORDINATOR, server_name
 from waferstream.core.roles.role import Command, Job, Progress, Report, RoleSpec
 from waferstream.core.roles.verification import Dispute, DisputedBitsError
 

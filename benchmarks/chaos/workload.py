@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from waferstream.core.messages.messages import (
+from waferstream.core.roles.names import (
     COORDINATOR,
     node_name,
     server_name,

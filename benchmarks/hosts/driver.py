@@ -27,7 +27,7 @@ from benchmarks.streaming.arms import open_cluster
 from benchmarks.streaming.workload import Workload
 from swarmx.topology import Tree
 from waferstream.core.config import Config
-from waferstream.core.messages.messages import node_name, server_name, switch_name
+from waferstream.core.roles.names import node_name, server_name, switch_name
 
 DONE = "done"
 """First word of the lines that answer; others are logs."""

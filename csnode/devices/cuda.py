@@ -12,7 +12,7 @@ import torch
 
 from csnode.devices.queues import Event, Queues
 from waferstream.core.errors import ClusterJobInitError
-from waferstream.core.messages.messages import node_name
+from waferstream.core.roles.names import node_name
 
 _NS_PER_MS = 1e6
 

@@ -30,12 +30,12 @@ from cstorch.optim.state import OptimizerState
 from cstorch.remote.weights import Weights
 from waferstream.compiler.compiled import Compiled
 from waferstream.core.errors import ApplianceNanError, WaferStreamError
-from waferstream.core.messages.messages import node_name
 from waferstream.core.messages.watch import NOTHING
 from waferstream.core.optimizer import LossScale, OptimizerSpec
 from waferstream.core.program.program import ProgramKind
 from waferstream.core.roles.commands import FinishSaving, Install, TrainWith
 from waferstream.core.roles.installation import InputFeed, Installation
+from waferstream.core.roles.names import node_name
 from waferstream.core.units import format_ps
 from waferstream.host.words import VENDOR_LOG
 from waferstream.machine.start_up import StartUp, sizes_tried

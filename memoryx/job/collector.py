@@ -19,12 +19,13 @@ from memoryx.job.watcher import NormNotes
 from memoryx.optim.clip import clip_coefficient, clip_value_, gradient_norms, total_norm
 from memoryx.sparsity.masks import Masks, SparseStreams
 from waferstream.core.errors import ApplianceCorruptionError
-from waferstream.core.messages.messages import GradientReady, NormPartial, NormTotal, server_name
+from waferstream.core.messages.messages import GradientReady, NormPartial, NormTotal
 from waferstream.core.messages.partial_sum import PartialSum
 from waferstream.core.messages.reduce_order import Merger
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program
 from waferstream.core.program.stream_plan import Bucket
+from waferstream.core.roles.names import server_name
 from waferstream.numerics.precision import DTYPES
 
 Sums = dict[int, PartialSum]

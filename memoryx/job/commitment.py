@@ -22,8 +22,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from waferstream.core.messages.messages import StepDone, node_name
+from waferstream.core.messages.messages import StepDone
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import node_name
 from waferstream.core.roles.role import Job, Progress, Report
 from waferstream.core.roles.verification import Comparison
 

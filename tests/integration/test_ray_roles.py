@@ -34,7 +34,7 @@ from waferstream.core.errors import (
     ClusterJobInitError,
     ConfigError,
 )
-from waferstream.core.messages.messages import node_name
+from waferstream.core.roles.names import node_name
 from waferstream.core.roles.role import Job, RoleSpec
 
 sys.path.append(str(Path(__file__).parent))  # where actors, too, will look for toy_roles

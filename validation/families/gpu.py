@@ -19,11 +19,13 @@ from waferstream.baselines.gpu import (
     DGX_A100,
     WAFERLLM_TESTBED,
     GpuClusterSpec,
-    decode_s_per_token,
     model_flops_utilisation,
+    step_time,
+)
+from waferstream.baselines.gpu.inference import (
+    decode_s_per_token,
     prefill_s,
     request_s,
-    step_time,
 )
 from waferstream.machine.energy import SECONDS_PER_HOUR
 

@@ -14,8 +14,6 @@ from waferstream.cli.frame.commands import DECLARED, WORDS
 from waferstream.cli.frame.files import cluster_file
 from waferstream.cli.frame.output import ask_for_json
 from waferstream.cli.run import run
-from waferstream.cli.tools.asked import Prices
-from waferstream.cli.tools.study import study
 
 
 def _run(ctx: Any) -> int:
@@ -28,6 +26,9 @@ def _run(ctx: Any) -> int:
 
 def _study(ctx: Any) -> int:
     """Simulate a study over the values of keys; those that do not vary have one value."""
+    from waferstream.cli.tools.asked import Prices  # noqa: PLC0415  (studies)
+    from waferstream.cli.tools.study import study  # noqa: PLC0415
+
     typed = {
         name: value
         for name, value in ctx.params.items()

@@ -90,8 +90,8 @@ def store(kind: TypeAdapter[Any], step: object, path: Path | None) -> None:
     except OSError as error:  # a read-only home, a full disk
         log.warning("The captured step is not kept for later (%s): %s", STATE_FOLDER, error)
         return
-    kind = path.name.rpartition("_")[0]
-    remove_oldest(path.parent, f"{kind}_*.json", MOST_KEPT)
+    prefix, _, _ = path.name.rpartition("_")
+    remove_oldest(path.parent, f"{prefix}_*.json", MOST_KEPT)
 
 
 def captures_folder() -> Path:

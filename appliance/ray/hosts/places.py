@@ -20,7 +20,7 @@ from appliance.placement.placer import Host, Placement, Placer
 from appliance.ray.forks.host_forks import LEAST_ROLES, HostForks
 from appliance.spec import RuntimeSpec
 from waferstream.core.errors import ClusterJobInitError
-from waferstream.core.messages.messages import node_name
+from waferstream.core.roles.names import node_name
 
 _LOOK_S = 1.0
 _NODE_PREFIX = node_name(0).rstrip("0")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from swarmx.topology import HostNodes, HostTree, Tree, swarmx_nodes
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
-from waferstream.core.messages.messages import node_name, switch_name
+from waferstream.core.roles.names import node_name, switch_name
 from waferstream.machine.hardware import SwarmXSpec
 
 ONE_TO_FOUR = SwarmXSpec()

@@ -28,7 +28,6 @@ from waferstream.baselines.gpu.curve import (
     training_memory,
 )
 from waferstream.baselines.gpu.hardware import GpuClusterSpec, GpuSpec, HostSpec, NetworkSpec
-from waferstream.baselines.gpu.inference import decode_s_per_token, prefill_s, request_s
 from waferstream.baselines.gpu.software import (
     AUTOCAST_DDP,
     DEEPSPEED,
@@ -83,11 +82,8 @@ __all__ = [
     "SoftwareSpec",
     "StepTime",
     "Workload",
-    "decode_s_per_token",
     "gpu_curve",
     "model_flops_utilisation",
-    "prefill_s",
-    "request_s",
     "step_time",
     "training_memory",
 ]

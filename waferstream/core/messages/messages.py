@@ -16,8 +16,7 @@
 ``Ready`` says that a payload may be read in place; ``Released`` says that the reader is done with
 it: its owner may reuse the memory. These credits are the only backpressure.
 
-Envelopes address roles by name. The names are the task types of
-cerebras_appliance 2.10.
+Envelopes address roles by name (``waferstream.core.roles.names``).
 """
 
 from __future__ import annotations
@@ -269,46 +268,3 @@ class Envelope:
     message: Message
     number: int = 0
     sent_ns: int = field(default=0, compare=False)
-
-
-COORDINATOR = "crd-0"
-
-
-def server_name(index: int) -> str:
-    """Return the name of a weight server of MemoryX."""
-    return f"wgt-{index}"
-
-
-def is_server(name: str) -> bool:
-    """Return whether a role is a weight server of MemoryX."""
-    return name.startswith("wgt-")
-
-
-def replica_name(index: int) -> str:
-    """Return the name of the replica of a weight server."""
-    return f"rpl-{index}"
-
-
-def switch_name(index: int) -> str:
-    """Return the name of a broadcast-reduce switch of SwarmX."""
-    return f"br-{index}"
-
-
-def node_name(index: int) -> str:
-    """Return the name of a CS system."""
-    return f"csx-{index}"
-
-
-def worker_name(index: int) -> str:
-    """Return the name of an input worker."""
-    return f"wrk-{index}"
-
-
-def activation_server_name(index: int) -> str:
-    """Return the name of an activation server."""
-    return f"act-{index}"
-
-
-def index_of(role: str) -> int:
-    """Return the index in the name of a role."""
-    return int(role.rpartition("-")[2])

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from waferstream.core.messages.messages import replica_name, server_name
 from waferstream.core.messages.payload import payload_bytes
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.fused import FusedKernel
@@ -25,6 +24,7 @@ from waferstream.core.program.schedule import (
 from waferstream.core.program.segment import Segment
 from waferstream.core.program.stream_plan import StreamPlan
 from waferstream.core.program.trips import NO_TRIPS, Trips
+from waferstream.core.roles.names import replica_name, server_name
 
 
 @dataclass(frozen=True)

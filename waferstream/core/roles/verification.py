@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from waferstream.core.errors import ApplianceCorruptionError
-from waferstream.core.messages.messages import Vote, node_name
+from waferstream.core.messages.messages import Vote
 from waferstream.core.program.schedule import Rounds
 from waferstream.core.rng import stream_key
+from waferstream.core.roles.names import node_name
 
 _KEYS = 1 << 63  # of waferstream.core.rng.stream_key
 

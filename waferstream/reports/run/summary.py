@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
@@ -124,7 +125,10 @@ class RunSummary:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunSummary:
         """Restore a summary; ValueError names every key that is wrong, missing or unknown."""
-        return _ADAPTER.validate_python(data)
+        return _adapter().validate_python(data)
 
 
-_ADAPTER = TypeAdapter(RunSummary)
+@cache
+def _adapter() -> TypeAdapter[RunSummary]:
+    """Return what reads summaries; to make it takes longer than to read one."""
+    return TypeAdapter(RunSummary)

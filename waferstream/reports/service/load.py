@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from waferstream.baselines.gpu import DGX_H100, decode_s_per_token, prefill_s
+from waferstream.baselines.gpu import DGX_H100
+from waferstream.baselines.gpu.inference import decode_s_per_token, prefill_s
 from waferstream.baselines.gpu.power import gpu_hour
 from waferstream.core.units import PS_PER_S, aligned, counted, format_rate, seconds
 from waferstream.machine.energy import SECONDS_PER_HOUR, Footprint, hour_of

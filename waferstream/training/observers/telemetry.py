@@ -10,10 +10,10 @@ from math import isfinite
 
 from appliance.elaboration.elaborate import costed_program
 from swarmx.topology import Tree
-from waferstream.core.messages.messages import node_name, server_name
 from waferstream.core.program.schedule import Rounds, Schedule
 from waferstream.core.program.stream_plan import Bucket
 from waferstream.core.roles.installation import Installation
+from waferstream.core.roles.names import node_name, server_name
 from waferstream.core.units import seconds
 from waferstream.machine.attribution import StepTiming, TimedSteps
 from waferstream.machine.hardware import MachineSpec

@@ -23,7 +23,7 @@ from swarmx.topology import HostTree, Tree
 from tests.support.errors import raises
 from waferstream.core.config import validate
 from waferstream.core.errors import ClusterJobInitError, ConfigError
-from waferstream.core.messages.messages import node_name, switch_name
+from waferstream.core.roles.names import node_name, switch_name
 from waferstream.machine.hardware import MachineSpec
 
 HOSTS = tuple(Host(f"id-{i}", f"10.0.0.{i}", capacity=4, cores=2 + i) for i in range(3))

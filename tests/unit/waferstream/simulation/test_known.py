@@ -21,9 +21,16 @@ from waferstream.simulation.capturing import capturing
 from waferstream.simulation.facts import Facts, facts_of
 from waferstream.simulation.known import find_known, remember
 
-PROGRAM = """
+NEEDLESS = (
+    *("torch", "ray", "matplotlib", "PIL", "h5py"),
+    *("csnode.fabric", "waferstream.core.messages.messages", "waferstream.machine.regions"),
+    *("waferstream.compiler.passes", "waferstream.studies.result"),
+)
+"""What takes long to import, and a known simulation does without."""
+
+PROGRAM = f"""
 import sys
-sys.modules.update(dict.fromkeys(("torch", "matplotlib", "PIL")))  # to import one fails
+sys.modules.update(dict.fromkeys({NEEDLESS}))  # to import one fails
 from waferstream.cli.entry import run
 sys.exit(run())
 """
@@ -161,7 +168,7 @@ def test_class_of_the_users_is_never_known(file: Path) -> None:
     assert find_known(changed(file, init__model={"class": "torch.nn:Identity"})) is None
 
 
-def test_known_file_is_simulated_without_torch_and_matplotlib(
+def test_known_file_is_simulated_without_what_takes_long_to_import(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the numbers, and the pictures, of a simulation that captures."""

@@ -5,6 +5,8 @@ import pytest
 from waferstream.baselines.gpu import (
     DGX_A100,
     WAFERLLM_TESTBED,
+)
+from waferstream.baselines.gpu.inference import (
     decode_s_per_token,
     prefill_s,
     request_s,
