@@ -40,8 +40,9 @@ def check(
     log_to_terminal("WARNING")
     is_params = target.suffix in (".yaml", ".yml")
     _check_target(target, is_params)
-    from waferstream.cli.checking import report_of, train  # noqa: PLC0415  (torch)
-    from waferstream.cli.programs import ProgramRun, execute  # noqa: PLC0415
+    from appliance.spec import load_cluster  # noqa: PLC0415
+    from cstorch.cluster.config import Launch  # noqa: PLC0415  (torch)
+    from waferstream.cli.checking import report_of, run_program, train  # noqa: PLC0415
 
     if is_params:
         flags = ["--params", f"{target}", "--mode=train", "--local", "--logging=WARNING"]
@@ -49,15 +50,9 @@ def check(
         flags += [f"--cluster={cluster}"] if cluster else []
         run_once = partial(train, flags, ctx.obj)
     else:
-        program = ProgramRun(
-            program=f"{target}",
-            is_module=False,
-            words=tuple(words or ()),
-            cluster=cluster_file(cluster, (Path(), ctx.obj)),
-            is_cluster_typed=cluster is not None,
-            num_csx=num_csx,
-        )
-        run_once = partial(execute, program)
+        machine = cluster_file(cluster, (Path(), ctx.obj))
+        settings = Launch(load_cluster(machine) if machine else None, cluster is not None, num_csx)
+        run_once = partial(run_program, f"{target}", words or (), settings)
     folder = target.parent.resolve()
     report = report_of(run_once, folder, steps, is_quiet=json or is_params)
     print(json_text(report.fields()) if json else "\n".join(report.lines()))

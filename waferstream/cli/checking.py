@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from cstorch.referee.program import check_program
 from cstorch.referee.report import Report
 from cstorch.witness import StepsDone, Witness
 from waferstream.cli.arguments import parse_arguments
-from waferstream.cli.programs import flags_of_a_new_process
+from waferstream.cli.programs import execute, flags_of_a_new_process
 from waferstream.cli.run import run
 
 
@@ -54,6 +55,11 @@ def report_of(
             raise SystemExit(code)
 
     return check_program(run_and_watch, steps)
+
+
+def run_program(program: str, words: Sequence[str], settings: Launch, witness: Witness) -> int:
+    """Run a program while a witness watches; return its exit code."""
+    return execute(program, words, replace(settings, witness=witness))
 
 
 def train(words: Sequence[str], home: Path, witness: Witness) -> int:

@@ -52,22 +52,22 @@ def run_program(
     if module is None:
         _check_file(words[0])
     check_vendor_names()
-    from waferstream.cli.programs import ProgramRun, execute  # noqa: PLC0415  (torch)
+    from appliance.spec import load_cluster  # noqa: PLC0415
+    from cstorch.cluster.config import Launch  # noqa: PLC0415  (torch)
+    from waferstream.cli.programs import execute  # noqa: PLC0415
 
+    machine = cluster_file(cluster, (Path(), ctx.obj))
+    settings = Launch(
+        cluster=load_cluster(machine) if machine else None,
+        is_cluster_typed=cluster is not None,
+        num_csx=num_csx,
+        mgmt_address=mgmt_address,
+        credentials_path=credentials_path,
+    )
+    name, *arguments = [module, *words] if module else words
+    asked = TraceRequest(trace, trace_limit) if trace else None
     with outlasting_readers():
-        return execute(
-            ProgramRun(
-                program=module or words[0],
-                is_module=module is not None,
-                words=tuple(words if module else words[1:]),
-                cluster=cluster_file(cluster, (Path(), ctx.obj)),
-                is_cluster_typed=cluster is not None,
-                num_csx=num_csx,
-                mgmt_address=mgmt_address,
-                credentials_path=credentials_path,
-                trace=TraceRequest(trace, trace_limit) if trace else None,
-            )
-        )
+        return execute(name, arguments, settings, is_module=module is not None, trace=asked)
 
 
 def _check_file(program: str) -> None:

@@ -54,11 +54,7 @@ def start(
         bool, Option(help="ask clients for a certificate of the same authority, too")
     ] = False,
 ) -> int:
-    """Serve an appliance until Ctrl-C.
-
-    Raises:
-        ConfigError: A flag or a file is wrong.
-    """
+    """Serve an appliance until Ctrl-C."""
     from waferstream.management.door.doors import DoorSettings  # noqa: PLC0415  (HTTP and gRPC)
     from waferstream.management.server import ServerSettings, running  # noqa: PLC0415
 

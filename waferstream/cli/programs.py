@@ -8,9 +8,9 @@ from __future__ import annotations
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from appliance.spec import load_cluster
 from appliance.user_code import imports_end_with, prepare_imports_with
 from cstorch import flags
 from cstorch.cluster.config import Launch, launch
@@ -29,35 +28,28 @@ from waferstream.host.interrupts import deferred
 from waferstream.host.tracebacks import shows_all
 
 if TYPE_CHECKING:
-    from cstorch.witness import Witness
     from waferstream.training.trace_request import TraceRequest
 
 _END_S = 20
 """How long the cluster of a program may take to end after a signal."""
 
 
-@dataclass(frozen=True)
-class ProgramRun:
-    """A program to run, and on which cluster."""
+def execute(
+    program: str,
+    words: Sequence[str],
+    settings: Launch,
+    *,
+    is_module: bool = False,
+    trace: TraceRequest | None = None,
+) -> int:
+    """Run a program to its end, end its cluster, and return the exit code.
 
-    program: str
-    """Path of the program, or name of the module."""
-    is_module: bool
-    words: tuple[str, ...]
-    """The program's own arguments."""
-    cluster: Path | None
-    """The cluster file; None where none was named and none was found."""
-    is_cluster_typed: bool
-    num_csx: int | None
-    trace: TraceRequest | None = None
-    mgmt_address: str | None = None
-    credentials_path: Path | None = None
-
-
-def execute(arguments: ProgramRun, witness: Witness | None = None) -> int:
-    """Run the program to its end, end its cluster, and return the exit code.
-
-    A ``witness`` watches its first steps.
+    Args:
+        program: Its path, or the name of a module.
+        words: Its own arguments.
+        settings: What was typed of its cluster.
+        is_module: Whether it is a module.
+        trace: What is written at its end.
 
     An error of the program's own is printed with its traceback, one of this project as a message
     below the line of the program that met it.
@@ -65,17 +57,20 @@ def execute(arguments: ProgramRun, witness: Witness | None = None) -> int:
     Raises:
         SystemExit: The program ended itself.
         KeyboardInterrupt: The user interrupted it.
-        WaferStreamError: The program or the cluster file is missing or malformed.
+        WaferStreamError: The program is missing, or the trace cannot be written.
     """
-    trace = arguments.trace
-    with flags_of_a_new_process(), _prepared(arguments, witness):
+    if trace is not None:
+        trace.check()
+        settings = replace(settings, trace_limit=trace.limit)
+    folder = Path() if is_module else Path(program).parent
+    with flags_of_a_new_process(), _prepared([program, *words], folder, settings):
         try:
             with nullcontext() if trace is None else trace.writing(existing_backend):
-                if arguments.is_module:
-                    _check_module(arguments.program)
-                    runpy.run_module(arguments.program, run_name="__main__", alter_sys=True)
+                if is_module:
+                    _check_module(program)
+                    runpy.run_module(program, run_name="__main__", alter_sys=True)
                 else:
-                    runpy.run_path(arguments.program, run_name="__main__")
+                    runpy.run_path(program, run_name="__main__")
         except WaferStreamError as error:
             if shows_all():
                 traceback.print_exception(error)
@@ -97,23 +92,11 @@ def flags_of_a_new_process() -> Iterator[None]:
 
 
 @contextmanager
-def _prepared(arguments: ProgramRun, witness: Witness | None) -> Iterator[None]:
+def _prepared(words: Sequence[str], folder: Path, settings: Launch) -> Iterator[None]:
     """Prepare imports, sys.argv and the cluster's settings; end the cluster and undo all of it."""
-    if arguments.trace is not None:
-        arguments.trace.check()
-    settings = Launch(
-        cluster=load_cluster(arguments.cluster) if arguments.cluster else None,
-        is_cluster_typed=arguments.is_cluster_typed,
-        num_csx=arguments.num_csx,
-        mgmt_address=arguments.mgmt_address,
-        credentials_path=arguments.credentials_path,
-        trace_limit=arguments.trace.limit if arguments.trace else 0,
-        witness=witness,
-    )
     before = list(sys.argv), list(sys.path)
-    folder = Path() if arguments.is_module else Path(arguments.program).parent
     sys.path.insert(0, str(folder.resolve()))
-    sys.argv[:] = [arguments.program, *arguments.words]
+    sys.argv[:] = words
     torch.set_num_threads(1)  # the cores belong to the cluster
     token = launch.set(settings)
     prepare_imports_with(VENDOR_NAMES)
