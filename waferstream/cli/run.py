@@ -212,7 +212,10 @@ def _what_is_left(params: Params) -> str:
 def _ray_starting(
     phases: Sequence[Params], arguments: Arguments, runtime: RuntimeSpec
 ) -> Iterator[None]:
-    """Let a private Ray start while the block imports torch and compiles, if it will need one."""
+    """Let a private Ray start while the block compiles, if it will need one.
+
+    Its roles are forked from this process, which has loaded their code before it has threads.
+    """
     backend = phases[0].trainer.init.backend
     has_cluster = arguments.trains_or_evaluates and backend.backend_type == "CSX"
     if not has_cluster or backend.compile_only or backend.validate_only:
@@ -221,6 +224,13 @@ def _ray_starting(
     if runtime.kind == "local":
         yield
         return
+    is_new = "torch" not in sys.modules  # what has computed with it has threads
+    if runtime.address == "local" and runtime.fast_start and is_new:
+        from appliance.ray.forks.fork_server import start_here  # noqa: PLC0415
+
+        _log_as(phases[0])
+        _load_torch()
+        start_here()
     from appliance.ray.connection.connection import entering_early  # noqa: PLC0415
 
     with entering_early(runtime):
@@ -251,14 +261,19 @@ def _typed_cluster(arguments: Arguments) -> ClusterSpec:
     return validate(ClusterSpec, data, f"command line, one of {flags}")
 
 
+def _load_torch() -> None:
+    with spinning("Loading PyTorch (3 to 10 s)"):
+        import waferstream.training.session  # noqa: F401, PLC0415
+
+
 def _run_phases(
     phases: Sequence[Params], arguments: Arguments, cluster: ClusterSpec, command: str
 ) -> list[RunSummary]:
     _log_as(phases[0])
-    with spinning("Loading PyTorch (3 to 10 s)"):
-        from waferstream.management.client.reporting import launched_reporter  # noqa: PLC0415
-        from waferstream.training.launch import Launch  # noqa: PLC0415
-        from waferstream.training.session import run_session  # noqa: PLC0415
+    _load_torch()
+    from waferstream.management.client.reporting import launched_reporter  # noqa: PLC0415
+    from waferstream.training.launch import Launch  # noqa: PLC0415
+    from waferstream.training.session import run_session  # noqa: PLC0415
 
     launch, summaries = Launch.of_environment(launched_reporter()), []
     for number, params in enumerate(phases, start=1):

@@ -1,12 +1,13 @@
 """A process that has loaded the code of all roles, and forks a worker of Ray in milliseconds.
 
 A worker that Ray starts by itself imports Ray twice, then torch and the project: four seconds of
-processor time for each role. The fork server imports all but Ray once, while Ray itself starts,
-and stays for all clusters of the process. Ray reads its job and its raylet from the environment
-when it is imported: so the server forks a process for each instance of Ray, by the first request
-from there, and that one imports Ray and forks the workers. Both have one thread and compute
-nothing, so that a fork copies no lock and no state of a random generator. On a joined Ray each host
-with several roles has a fork server of its own (appliance.ray.forks.host_forks).
+processor time for each role. The fork server imports all but Ray once, while Ray itself starts, or
+is a fork of a command that has imported it, and stays for all clusters of the process. Ray reads
+its job and its raylet from the environment when it is imported: so the server forks a process for
+each instance of Ray, by the first request from there, and that one imports Ray and forks the
+workers. Both have one thread and compute nothing, so that a fork copies no lock and no state of a
+random generator. On a joined Ray each host with several roles has a fork server of its own
+(appliance.ray.forks.host_forks).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import logging
 import os
 import runpy
 import secrets
@@ -24,9 +26,13 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
+import threading
+import traceback
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -82,6 +88,8 @@ _LENGTH = struct.Struct("!I")
 _PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
 _REQUEST_S = 5.0
 _READ_BYTES = 4096
+_STREAMS = 3  # standard input, output and error
+_THRESHOLDS = (700, 10, 10)  # of Python's garbage collection, which the command changes
 
 _PROGRAM = """
 import json, sys
@@ -206,8 +214,26 @@ def _settings() -> dict[str, str]:
     }
 
 
-def start_server() -> Server:
-    """Start a fork server; requests wait until it has loaded the code."""
+def start_here() -> None:
+    """Start the fork server of this process as a fork of it, with the code that it has loaded.
+
+    Nothing starts where there is a server, or other threads run, which may hold locks.
+    """
+    global _current  # noqa: PLW0603
+    if _current is None and threading.active_count() == 1:
+        _load(PRELOADED)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _current = start_server(_serve_in_fork)
+        atexit.register(stop)
+
+
+def start_server(serve_in_fork: Callable[[int], None] | None = None) -> Server:
+    """Start a fork server; requests wait until it has loaded the code.
+
+    Args:
+        serve_in_fork: What a fork of this process does in place of a program of its own.
+    """
     address = f"waferstream-{secrets.token_hex(16)}"
     path = [str(_HERE), *(entry for entry in sys.path if entry)]
     with socket.socket(socket.AF_UNIX) as listener:
@@ -216,12 +242,49 @@ def start_server() -> Server:
         words = ["-P", "-c", _PROGRAM, json.dumps(path), str(listener.fileno())]
         process = subprocess.Popen(
             [sys.executable, *words],
+            # Whoever has other threads gives none.
+            preexec_fn=serve_in_fork and partial(serve_in_fork, listener.fileno()),  # noqa: PLW1509
             stdin=subprocess.PIPE,  # its end is that of this process
             env=os.environ | {"OMP_NUM_THREADS": "1"},  # lanes are the parallelism
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the user's process
         )
     return Server(process, address, _settings())
+
+
+def _serve_in_fork(listener_fd: int) -> None:
+    """Serve in a fork of the user's process, which never returns to what that was doing."""
+    status = 1
+    try:
+        _leave_behind(listener_fd)
+        Context().run(serve, listener_fd)
+        status = 0
+    except SystemExit as end:  # of a worker
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _leave_behind(listener_fd: int) -> None:
+    """Leave what belongs to the user's process alone: its files, signals, log and last acts."""
+    atexit._clear()
+    os.closerange(_STREAMS, listener_fd)
+    os.closerange(listener_fd + 1, os.sysconf("SC_OPEN_MAX"))
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    log = logging.getLogger("waferstream")
+    log.handlers.clear()
+    log.setLevel(logging.NOTSET)
+    log.propagate = True
+    gc.set_threshold(*_THRESHOLDS)
 
 
 def serve(listener_fd: int) -> None:

@@ -18,10 +18,12 @@ from appliance.ray.forks import fork_server, worker_launcher
 from tests.support.host.processes import descendants, wait_for_end
 
 _SCRIPT = """
-import json, os, sys
+import json, os, signal, sys
 from pathlib import Path
 found = {"words": sys.argv[1:], "torch": "torch" in sys.modules, "parent": os.getppid()}
 found |= {"setting": os.environ.get("SETTING"), "folder": os.getcwd(), "name": __name__}
+found["files"] = len(os.listdir("/proc/self/fd"))
+found["ends"] = callable(signal.getsignal(signal.SIGTERM))
 found["threads"] = len(os.listdir("/proc/self/task"))
 if "ray" in sys.modules:
     from ray import UniqueID
@@ -81,10 +83,47 @@ def test_worker_is_forked_with_its_words_and_environment(tmp_path: Path) -> None
         "words": [str(tmp_path / "found.json"), "--node-id=1"],
         "torch": True,
         "threads": 1,
+        "files": 4,  # streams, and that folder
+        "ends": False,
         "setting": "1",
         "folder": str(tmp_path),
         "name": "__main__",
     }
+
+
+_COMMAND = """
+import atexit, signal, sys
+from appliance.ray.forks import fork_server
+held = open(sys.argv[0])
+signal.signal(signal.SIGTERM, lambda *_: None)
+atexit.register(print, "its last act")
+fork_server.start_here()
+print(fork_server._current.address, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.timeout(120)
+def test_fork_of_a_command_leaves_behind_what_is_its_own(tmp_path: Path) -> None:
+    """Files, signals and last acts; what the worker prints is its own, and the server ends with it."""
+    script = tmp_path / "command.py"
+    script.write_text(_COMMAND)
+    environment = os.environ | {"PYTHONPATH": str(fork_server._HERE)}
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as command:
+        assert command.stdout is not None
+        found = _launched(tmp_path, command.stdout.readline().strip())
+        below = descendants(command.pid)
+        assert found["parent"] in below
+        assert (found["files"], found["ends"], found["torch"]) == (4, False, True)
+        printed, _ = command.communicate("")
+    assert printed.split("\n") == ["its last act", ""]
+    assert wait_for_end(below) == set()
 
 
 @pytest.mark.timeout(120)
