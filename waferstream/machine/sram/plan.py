@@ -9,7 +9,7 @@ from functools import cached_property
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.program.micro_batches import Cut
 from waferstream.core.program.program import Program
-from waferstream.core.units import format_bytes
+from waferstream.core.units import counted, format_bytes
 from waferstream.machine.hardware import MachineSpec, WaferSpec
 from waferstream.machine.sram.paging import Page, Paging, without_pages
 from waferstream.machine.sram.recompute import capacities, recomputable, recompute
@@ -162,7 +162,7 @@ def check_fits(sram_plan: SramPlan) -> None:
         f"activations and buffers of one {program.kind} micro-batch need {needed}",
         code="micro-batch-exceeds-sram",
         where=overflow.segment,
-        value=f"micro-batch of {program.micro_batch_size} samples"
+        value=f"micro-batch of {counted(program.micro_batch_size, 'sample')}"
         + (f" of {tokens:,} tokens" if tokens else "")
         + (f", with {len(sram_plan.recomputed)} layers recomputed" if sram_plan.recomputed else "")
         + (f", {len(sram_plan.pages)} on activation servers" if sram_plan.pages else ""),
