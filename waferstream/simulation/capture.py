@@ -32,6 +32,7 @@ from waferstream.compiler.derivation.scale import captured_sizes
 from waferstream.compiler.derivation.stacks import Shape, Stacks
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.init import DataLoaderConfig
+from waferstream.config.shrinking.shrink import tags_left
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.program.program import Program
@@ -348,8 +349,9 @@ def capture_shallow(
 
 
 def _with_model(init: InitConfig, section: Mapping[str, Any]) -> InitConfig:
-    """Return the configuration with this section of a model."""
-    return init.model_copy(update={"model": type(init.model).model_validate(section)})
+    """Return the configuration with this section of a model, and no tags of absent layers."""
+    model = type(init.model).model_validate(section)
+    return init.model_copy(update={"model": model, **tags_left(init, section)})
 
 
 def _shortened(section: Any, num_layers: int) -> Any:

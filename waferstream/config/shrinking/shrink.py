@@ -9,7 +9,7 @@ checkpoints, sparsity and the shape of the model stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -44,8 +44,7 @@ def shrunk(params: Params, num_parameters: float) -> Params:
     is_synthetic = params.trainer.dataloaders()[0][0] in absent if absent else False
     model = _fitting(trainer["init"]["model"], num_parameters, shrinks_data=is_synthetic)
     data = SmallData(known_config(model), absent, is_synthetic)
-    trainer["init"]["model"] = model
-    _leave_out_tags(trainer["init"], params.trainer.init)
+    trainer["init"] |= {"model": model, **tags_left(params.trainer.init, model)}
     for mode in _MODES:
         if mode in trainer:
             trainer[mode] = data.section(trainer[mode], f"trainer.{mode}")
@@ -113,25 +112,31 @@ def _limit_mask_updates(init: dict[str, Any]) -> None:
             group["update"] = {"freq": 1}
 
 
-def _leave_out_tags(init: dict[str, Any], before: InitConfig) -> None:
-    """Leave out tags that select parameters of the whole model and none of the shrunk one.
+def tags_left(init: InitConfig, model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return optimizer and schedulers for a smaller model, by their keys in ``trainer.init``.
 
-    Schedulers of these tags alone go with them.
+    Tags that select parameters of the whole model and none of the smaller one are left out, and
+    schedulers of these tags alone. Empty for an optimizer without tags.
+
+    Args:
+        init: The configuration with the whole model.
+        model: The section of the smaller model.
     """
-    if before.optimizer is None or not before.optimizer.params:
-        return
-    whole, small = (_all_names(section) for section in (before.model.dump(), init["model"]))
-    kept = [
-        each
-        for each in before.optimizer.params
-        if each.selects_any(small) or not each.selects_any(whole)
-    ]
-    gone = before.optimizer.tags - {DECAYED, NOT_DECAYED, *(each.tag for each in kept)}
-    init["optimizer"][before.optimizer.class_name]["params"] = kept
-    init["schedulers"] = [one for each in before.schedulers if (one := each.without(gone))]
+    optimizer = init.optimizer
+    if optimizer is None or not optimizer.params:
+        return {}
+    whole, small = (_all_names(section) for section in (init.model.dump(), model))
+    kept = tuple(
+        each for each in optimizer.params if each.selects_any(small) or not each.selects_any(whole)
+    )
+    gone = optimizer.tags - {DECAYED, NOT_DECAYED, *(each.tag for each in kept)}
+    return {
+        "optimizer": optimizer.model_copy(update={"params": kept}),
+        "schedulers": tuple(one for each in init.schedulers if (one := each.without(gone))),
+    }
 
 
-def _all_names(model: dict[str, Any]) -> list[tuple[str, str]]:
+def _all_names(model: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the names of each parameter of a model section: here, and at the vendor."""
     return [(name, published_name(name)) for name in parameter_shapes(model)]
 

@@ -11,13 +11,15 @@ import torch
 
 from memoryx.optim.cost import UpdateCost
 from tests.support.models.tiny_models import SIZES, TINY_MODELS
+from tests.support.programs.cstorch_program import running_backend
+from tests.support.runs.tiny_training import GPT, init_config
 from waferstream.compiler.compile import CompileRequest, compile_step
 from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack, is_like
 from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.program.program import Program
 from waferstream.numerics.precision import StreamPrecision
-from waferstream.simulation.capture import example_batch
+from waferstream.simulation.capture import capture_shallow, example_batch, shapes_of
 from waferstream.simulation.captured import CapturedStep, load_captured, store_captured
 from waferstream.workload.models import build_model, model_config
 
@@ -46,6 +48,18 @@ def test_stack_deepened_equals_a_capture_of_all_layers(name: str) -> None:
     """All layers of DiT read one condition, and send gradients to it."""
     shallow = captured(name, CAPTURED_LAYERS)
     assert is_like(Stack.of(shallow, 7).deepened(shallow), captured(name, 7))
+
+
+def test_tags_by_layer_do_not_keep_layers_from_being_few() -> None:
+    """Those of layers that are not captured select nothing."""
+    model = {**GPT, "num_hidden_layers": 7}
+    tags = [{"params": f"*decoder.{layer}.*", "tag": f"layer {layer}"} for layer in (0, 6)]
+    init = init_config(model=model, optimizer={"AdamW": {"params": tags}})
+    features = model_config(model).features()
+    batch = {f.name: torch.zeros(2, *f.shape, dtype=f.dtype) for f in features}
+    with running_backend() as backend:
+        shallow = capture_shallow(init, backend, batch, (2,), shapes_of(init))
+    assert shallow is not None
 
 
 @pytest.fixture(scope="module")
