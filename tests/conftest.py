@@ -64,7 +64,12 @@ def share_compiles(state: Path, base: Path) -> None:
 @pytest.fixture(autouse=True)
 def quiet_log() -> Iterator[None]:
     """Undo what a command that ran in this process, for a test or its fixtures, did to the log."""
+    _forget_commands()
     yield
+    _forget_commands()
+
+
+def _forget_commands() -> None:
     log = logging.getLogger("waferstream")
     log.handlers[:] = [each for each in log.handlers if not isinstance(each, TerminalHandler)]
     log.propagate = True
