@@ -1,4 +1,7 @@
-"""A trained model that answers: on the command line, and as a service to OpenAI's own client."""
+"""A trained model that answers: on the command line, and as a service to clients of others.
+
+Every answer passes the strict checks of the vendor's own client.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from typing import Any, Literal
 import openai
 import pytest
 import torch
+from cerebras.cloud import sdk
 from pydantic import BaseModel
 
 from tests.support.errors import raises
@@ -24,6 +28,12 @@ from waferstream.serving.deployment import Deployment
 from waferstream.serving.models.loading import load_model
 
 PROMPT = "def "
+CHAT: dict[str, Any] = {
+    "model": "model_dir",
+    "messages": [{"role": "system", "content": "x = 1"}, {"role": "user", "content": "def "}],
+    "max_completion_tokens": 12,
+    "seed": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +51,19 @@ def url(folder: Path) -> Iterator[str]:
 @pytest.fixture
 def client(url: str) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=WAIT_S) as made:
+        yield made
+
+
+@pytest.fixture
+def vendor(url: str) -> Iterator[Any]:
+    made = sdk.Cerebras(
+        base_url=url.removesuffix("/v1"),
+        api_key="none",
+        timeout=WAIT_S,
+        max_retries=0,
+        _strict_response_validation=True,
+    )
+    with made:
         yield made
 
 
@@ -259,3 +282,70 @@ def test_program_of_the_readme_prints_an_answer(
     exec(program.replace("http://127.0.0.1:8000/v1", url), names)
     names["client"].close()
     assert "total_time" in capsys.readouterr().out
+
+
+def test_connection_is_opened_in_advance(vendor: Any) -> None:
+    assert vendor.get("/v1/tcp_warming", cast_to=str) == ""
+
+
+def test_chat_tells_usage_and_times(vendor: Any) -> None:
+    found = vendor.chat.completions.create(**CHAT)
+    assert found.choices[0].finish_reason == "length"
+    assert found.usage.total_tokens == found.usage.prompt_tokens + 12
+    times = found.time_info
+    assert times.total_time == times.queue_time + times.prompt_time + times.completion_time > 0
+
+
+def test_streamed_chat_is_the_whole_one_with_its_times(vendor: Any) -> None:
+    whole = vendor.chat.completions.create(**CHAT)
+    chunks = list(
+        vendor.chat.completions.create(**CHAT, stream=True, stream_options={"include_usage": True})
+    )
+    text = "".join(each.choices[0].delta.content or "" for each in chunks if each.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks[-1].usage.total_tokens == whole.usage.total_tokens
+    assert chunks[-2].time_info.total_time == whole.time_info.total_time
+
+
+def test_text_is_continued_in_pieces(vendor: Any) -> None:
+    asked: dict[str, Any] = {"model": "model_dir", "prompt": "def ", "max_tokens": 8, "seed": 1}
+    whole = vendor.completions.create(**asked)
+    chunks = list(vendor.completions.create(**asked, stream=True))
+    assert "".join(each.choices[0].text or "" for each in chunks) == whole.choices[0].text
+
+
+def test_models_are_described_to_the_vendor_s_client(vendor: Any) -> None:
+    (model,) = vendor.models.list().data
+    assert vendor.models.retrieve(model.id).id == "model_dir"
+    with pytest.raises(sdk.BadRequestError):
+        vendor.models.list(format="openrouter")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"model": "llama"}, sdk.NotFoundError),
+        ({"temperature": -1}, sdk.BadRequestError),
+        ({"clear_thinking": True}, sdk.BadRequestError),
+    ],
+)
+def test_refusals_are_the_errors_of_the_client(
+    vendor: Any, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        vendor.chat.completions.create(**CHAT | changes)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_kept"), [("trace-7:a.b", True), ("", False), ("x" * 129, False), ("a b", False)]
+)
+def test_request_keeps_a_sane_name(vendor: Any, given: str, is_kept: bool) -> None:
+    raw = vendor.models.with_raw_response.list(extra_headers={"x-request-id": given})
+    assert (raw.headers["x-request-id"] == given) == is_kept
+
+
+def test_failures_have_a_name(vendor: Any) -> None:
+    for path in ("/v1/nowhere", "/v1/chat/completions"):
+        with pytest.raises(sdk.APIStatusError) as caught:
+            vendor.get(path, cast_to=str)
+        assert caught.value.response.headers["x-request-id"].startswith("req_")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,21 +25,24 @@ SIMULATES = (
     "waferstream.studies.search",
 )
 
-PROGRAM = f"""
+PROGRAM = """
 import sys
 from importlib import import_module
 from waferstream.core.extras import TRAINING
 sys.modules.update(dict.fromkeys(TRAINING))  # to import one fails as if it were not installed
-for name in {SIMULATES}:
+for name in {modules}:
     import_module(name)
 from waferstream.cli.entry import run
 sys.exit(run())
 """
 
 
-def _without_training(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def _without_training(
+    folder: Path, *words: str, modules: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Import modules, then run a command."""
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words],
+        [sys.executable, "-c", PROGRAM.format(modules=modules), *words],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -48,7 +52,7 @@ def _without_training(folder: Path, *words: str) -> subprocess.CompletedProcess[
 
 
 def test_simulation_needs_no_package_of_training(tmp_path: Path) -> None:
-    done = _without_training(tmp_path, *write_run(tmp_path), "--simulate")
+    done = _without_training(tmp_path, *write_run(tmp_path), "--simulate", modules=SIMULATES)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "model_dir" / "simulation" / "simulation.html").is_file()
 
