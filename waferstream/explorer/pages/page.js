@@ -90,7 +90,7 @@ async function ask(start) {
   }
   asking = true;
   const asked = settings;
-  const patience = setTimeout(() => { byId("busy").textContent = "Recording the step: some seconds, once for each sequence length."; }, 700);
+  const patience = setTimeout(() => { byId("busy").textContent = "Simulating. The step of a new sequence length is recorded first: some seconds, once."; }, 700);
   try {
     const response = await fetch("answer", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked) });
     const said = await response.json();
