@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from waferstream.core.errors import ConfigError, WaferStreamError
 from waferstream.explorer.answer import Answer, Gpus, Point, Refused, Stall, Wafer
 from waferstream.explorer.command import command_of
 from waferstream.explorer.knobs import (
+    COARSE_STOPS,
     SLOW,
     SYSTEM,
     SYSTEMS,
@@ -45,11 +46,13 @@ from waferstream.scaling.gpus import compare_with_gpus
 from waferstream.simulation.capture import AnyDepth
 from waferstream.simulation.facts import facts_of
 from waferstream.simulation.study import Study, study_of
+from waferstream.simulator.simulator import Simulator
 
 CLUSTER_FILE = Path("cluster.yaml")
 
 _KEPT_ANSWERS = 4096
 _KEPT_COMPARISONS = 256
+_KEPT_SIMULATORS = 2 * COARSE_STOPS
 
 Items = tuple[tuple[str, float], ...]
 """The values of all knobs with their names, in one order."""
@@ -87,6 +90,7 @@ class Explorer:
         self.knobs = knobs_of(params, cluster)
         self._configurations = Files(params, cluster)
         self._steps = CapturedSteps(params, cluster)
+        self._simulators: deque[Simulator] = deque(maxlen=_KEPT_SIMULATORS)
         self._answers: dict[Items, Answer] = {}
         self._compared = lru_cache(_KEPT_COMPARISONS)(self._compare)
 
@@ -216,7 +220,15 @@ class Explorer:
         servers = stated or cluster.machine.memoryx.weight_servers
         kept = self._steps.of(params)
         study = study_of(params, cluster, kept.step, facts_of(params.trainer), servers)
-        return replace(study, simulator=replace(study.simulator, plans=kept.plans))
+        return replace(study, simulator=self._shared(replace(study.simulator, plans=kept.plans)))
+
+    def _shared(self, simulator: Simulator) -> Simulator:
+        """Return one of the newest simulators if it is equal, for what it has found already."""
+        for each in self._simulators:
+            if each.program is simulator.program and each == simulator:
+                return each
+        self._simulators.append(simulator)
+        return simulator
 
     def _compare(
         self, workload: Workload | None, batch_size: int, token_share: float

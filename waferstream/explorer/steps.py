@@ -8,7 +8,7 @@ takes another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,6 @@ from cstorch.backend import Backend
 from cstorch.flags import restored
 from waferstream.config.params import Params
 from waferstream.core.sparsity.levels import Constant
-from waferstream.core.sparsity.spec import WeightSparsity
 from waferstream.explorer.knobs import LAYERS, SPARSITY
 from waferstream.explorer.settings import changed
 from waferstream.simulation.capture import (
@@ -39,14 +38,19 @@ _SOME_ZEROS = {"algorithm": "static", "sparsity": 0.5}
 
 @dataclass(frozen=True)
 class KeptStep:
-    """A captured step, and the SRAM plans that were made for it."""
+    """A captured step, and the SRAM plans that were made for it, which no masks change."""
 
     step: CapturedStep
     plans: PlanCache = field(default_factory=dict)
+    _by_zeros: dict[float | None, CapturedStep] = field(default_factory=dict)
 
-    def with_sparse(self, sparse: Sequence[WeightSparsity]) -> KeptStep:
-        """Return the step with other masks, which change no plan."""
-        return replace(self, step=replace(self.step, sparse=tuple(sparse)))
+    def with_zeros(self, share: float | None) -> CapturedStep:
+        """Return the step whose masks have this share of zeros, or that has none."""
+        if share not in self._by_zeros:
+            level = None if share is None else Constant(value=share)
+            masks = () if level is None else (replace(m, level=level) for m in self.step.sparse)
+            self._by_zeros[share] = replace(self.step, sparse=tuple(masks))
+        return self._by_zeros[share]
 
 
 class CapturedSteps:
@@ -74,7 +78,8 @@ class CapturedSteps:
         if key not in self._kept:
             self._kept[key] = self._captured(masked)
         kept = self._kept[key]
-        return kept if self._has_own_zeros else kept.with_sparse(_as_stated(kept.step, params))
+        step = kept.step if self._has_own_zeros else kept.with_zeros(_zeros_of(params))
+        return replace(kept, step=step)
 
     def has(self, params: Params) -> bool:
         """Tell whether the step of a configuration is there without a capture."""
@@ -125,13 +130,10 @@ def _deep(params: Params) -> Params | None:
     return changed(params, {LAYERS: _MANY * model.layers_of_unit})
 
 
-def _as_stated(step: CapturedStep, params: Params) -> tuple[WeightSparsity, ...]:
-    """Return the masks of a configuration, which has none or those of the density's knob."""
+def _zeros_of(params: Params) -> float | None:
+    """Return the share of zeros that the density's knob has stated, None for dense weights."""
     stated = params.dump()["trainer"]["init"].get("sparsity")
-    if not stated:
-        return ()
-    level = Constant(value=stated[0]["sparsity"])
-    return tuple(replace(spec, level=level) for spec in step.sparse)
+    return stated[0]["sparsity"] if stated else None
 
 
 def _name_of(params: Params) -> str:

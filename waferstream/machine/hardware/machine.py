@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from functools import cache
 from typing import Annotated, Self
 
 from pydantic import (
@@ -150,7 +151,7 @@ class MachineSpec(Config):
     @property
     def published(self) -> MachineSpec:
         """The machine of this name, if any, and kind of system, with no number changed."""
-        return MachineSpec.model_validate({"name": self.name, "system": self.system.name})
+        return _published(self.name, self.system.name)
 
     @property
     def has_published_times(self) -> bool:
@@ -196,3 +197,8 @@ def _numbers(section: Config, prefix: str = "") -> Iterator[tuple[str, float]]:
             yield from _numbers(value, f"{prefix}{key}.")
         elif isinstance(value, int | float) and key != "seed":
             yield f"{prefix}{key}", value
+
+
+@cache
+def _published(name: str | None, system: str) -> MachineSpec:
+    return MachineSpec.model_validate({"name": name, "system": system})
