@@ -126,6 +126,23 @@ def test_exported_page_holds_one_knob_and_two(explorer: Explorer) -> None:
     assert len(keys) == len(set(keys)) == 1 + sum(moved) + pairs
 
 
+def test_export_tells_the_time_left(
+    explorer: Explorer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A line now and then where there is no terminal for a bar."""
+    few = [each for each in explorer.knobs if each.name in ("systems", "fan_out")]
+    monkeypatch.setattr(explorer, "knobs", tuple(few))
+    seconds = iter(range(0, 1000, 6))
+    monkeypatch.setattr("waferstream.explorer.export.time.monotonic", lambda: next(seconds))
+    write_page(explorer, tmp_path / "page.html")
+    assert capsys.readouterr().err.splitlines() == [
+        "1 of 3 settings simulated, 24 s left",
+    ]
+
+
 def test_exported_page_is_one_file_that_loads_nothing(
     explorer: Explorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
