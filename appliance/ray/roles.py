@@ -109,7 +109,11 @@ class RayRoles:
     def run(self, job: Job) -> list[Report]:
         self._running = {role: actor.run.remote(job) for role, actor in self._actors.items()}
         reports = self._gather(self._running)
-        host_of = {role: presence.host_address for role, presence in self._presences.items()}
+        host_of = {
+            role: presence.host_address
+            for presence in self._presences.values()
+            for role in presence.roles
+        }
         own = [
             self._on_own_clock(role, between_hosts(report, host_of))
             for role, report in reports.items()

@@ -210,6 +210,15 @@ def matches(mood: str) -> list[GroupSpec]:
     return [GroupSpec(servers), GroupSpec(others)]
 
 
+def test_roles_that_share_a_process_finish_a_job(instance: None) -> None:
+    with roles_of(matches("fair")) as (roles, pids):
+        reports = roles.run(RALLY)
+        assert len(pids) == 2
+        for of_match in ("1", "2"):
+            norms = [report.norms for report in reports if report.role.startswith(of_match)]
+            assert norms[0] | norms[1] == NORMS
+
+
 def test_all_roles_of_a_dead_process_are_named(instance: None) -> None:
     with roles_of(matches("dies")) as (roles, _):
         with raises(ApplianceRuntimeServerError, "role-died") as caught:
