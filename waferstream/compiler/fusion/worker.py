@@ -37,8 +37,8 @@ from waferstream.numerics.precision import DTYPES
 log = logging.getLogger("waferstream")
 
 _TIMED_CALLS = 5
-_TIMED_S = 0.3
-"""A kernel is called no more once its calls have taken so long."""
+_TIMED_S = 0.6
+"""Kernels are called no more once their calls have taken so long together."""
 
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -140,18 +140,22 @@ def tried(entry: Entry, kernel: KernelSource, operands: Sequence[Operand]) -> En
         return replace(entry, fused=None, reason=f"it failed when tried: {error!r}"[:500])
     if results != entry.results:
         return replace(entry, fused=None, reason="its results have other shapes or strides")
-    eager_s, fused_s = (_seconds(call, operands_alone) for call in (eager, fused))
+    eager_s, fused_s = _seconds((eager, fused), operands_alone)
     return replace(entry, eager_s=eager_s, fused_s=fused_s)
 
 
-def _seconds(call: Callable[..., object], operands: Sequence[Any]) -> float:
-    """Return the processor time of the fastest of some calls on this thread."""
-    found: list[float] = []
-    while len(found) < _TIMED_CALLS and sum(found) < _TIMED_S:
-        begin_s = time.thread_time()
-        call(*operands)
-        found.append(time.thread_time() - begin_s)
-    return min(found)
+def _seconds(calls: Sequence[Callable[..., object]], operands: Sequence[Any]) -> list[float]:
+    """Return the processor time of the fastest of some calls of each, in turn, on this thread.
+
+    What else the host does slows neighbouring calls alike.
+    """
+    found: list[list[float]] = [[] for _ in calls]
+    while len(found[0]) < _TIMED_CALLS and sum(map(sum, found)) < _TIMED_S:
+        for call, seconds in zip(calls, found, strict=True):
+            begin_s = time.thread_time()
+            call(*operands)
+            seconds.append(time.thread_time() - begin_s)
+    return list(map(min, found))
 
 
 def examples(operands: Sequence[Operand]) -> list[Any]:
