@@ -48,6 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         *("--accounts", str(folder / "accounts.db"), "--prices", str(folder / "prices.yaml")),
         *("--host", "0.0.0.0"),
     ]
+    assert main(Served("", folder).command("keys", "create", "a-first")) == 0
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert process.stdout is not None
@@ -170,9 +171,8 @@ def test_file_has_one_service(served: Served, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("keys", "create", "anne"), "key-exists"),
+        (("keys", "create", "a-first"), "key-exists"),
         (("keys", "revoke", "nobody"), "no-such-key"),
-        (("keys", "create", "x", "--tokens_per_day", "0"), "out-of-range"),
         (("keys", "create", "x", "--balance", "much"), "out-of-range"),
         (("keys", "create", "../x"), "out-of-range"),
         (("keys", "pay", "anne"), "out-of-range"),
@@ -183,6 +183,15 @@ def test_wrong_command_is_refused(
 ) -> None:
     assert main(served.command(*words)) == 1
     assert json.loads(capsys.readouterr().out)["error"]["code"] == code
+
+
+def test_limit_out_of_range_is_a_wrong_command_line(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(served.command("keys", "create", "x", "--tokens_per_day", "0"))
+    assert ended.value.code == 2
+    assert "'--tokens_per_day'" in capsys.readouterr().err
 
 
 def test_model_without_a_price_is_refused(

@@ -250,12 +250,19 @@ def test_published_name_without_weights_is_told_where_it_works(
     assert "--plan or --simulate" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [("--top_k", "0"), ("--stop", ""), ("--top_p", "0")])
-def test_request_out_of_range_is_refused(
-    folder: Path, words: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["generate", str(folder), PROMPT, *words]) == 1
+def test_request_out_of_range_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", str(folder), PROMPT, "--stop", ""]) == 1
     assert "out-of-range" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--top_k", "--top_p"])
+def test_number_out_of_range_is_a_wrong_command_line(
+    folder: Path, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["generate", str(folder), PROMPT, flag, "0"])
+    assert ended.value.code == 2
+    assert f"'{flag}'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
