@@ -9,6 +9,7 @@ plain data with the same content.
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from abc import ABC, abstractmethod
 from collections import deque
@@ -230,8 +231,8 @@ class Draws(Access):
 
     @property
     def state(self) -> str:
-        """The present state of the generator, as text."""
-        return repr(self._read())
+        """The present state of the generator, as text; ``repr`` of an array may leave some out."""
+        return pickle.dumps(self._read()).hex()
 
 
 class Replayed(Iterator[Any]):

@@ -98,6 +98,17 @@ def test_generators_go_back(make: Callable[[], Any]) -> None:
     assert generator.random() == first
 
 
+def test_draws_of_arrays_that_are_printed_in_part_are_seen() -> None:
+    """A program may shorten how numpy prints arrays."""
+    generator = np.random.RandomState(1)
+    name, keys, *position = generator.get_state()
+    keys[100] += 1
+    with np.printoptions(threshold=10):
+        state = PythonState([generator])
+        generator.set_state((name, keys, *position))
+        assert state.has_counted()
+
+
 def test_iterators_in_variables_go_back() -> None:
     """Of Python's own: what was read is read again, by all who hold one, and then what follows."""
     factors = iter([1.0, 2.0, 3.0])
