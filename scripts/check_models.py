@@ -31,7 +31,7 @@ from cstorch.current import existing_backend
 from cstorch.referee.report import Report
 from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
 from tests.support.models.zoo_runs import NAMES, write_model
-from waferstream.cli.checking import Check, report_of
+from waferstream.cli.checking import report_of, train
 from waferstream.cli.frame.files import cluster_file
 from waferstream.core.errors import CheckError, WaferStreamError
 from waferstream.host.files import write_json
@@ -161,9 +161,11 @@ def check_zoo(name: str) -> Report:
     """Check a model of this project, from a params file of its own."""
     with tempfile.TemporaryDirectory() as folder:
         write_model(Path(folder), name, MICRO_BATCH_SIZE)
-        found = cluster_file(None, (Path(folder),))
-        params = Path(folder) / "params.yaml"
-        return report_of(Check(params, (), STEPS, Path(folder), num_csx=2, cluster=found))
+        words = ["--num_csx=2"]
+        if (found := cluster_file(None, (Path(folder),))) is not None:
+            words.append(f"--cluster={found}")
+        run_once = partial(train, Path(folder) / "params.yaml", words, Path(folder))
+        return report_of(run_once, Path(folder), STEPS, is_quiet=True)
 
 
 FAMILIES: dict[str, dict[str, Callable[[], Report]]] = {

@@ -45,10 +45,9 @@ def check(
     from waferstream.cli.checking import report_of, run_program, train  # noqa: PLC0415
 
     if is_params:
-        flags = ["--params", f"{target}", "--mode=train", "--local", "--logging=WARNING"]
-        flags += [*(words or ()), *([f"--num_csx={num_csx}"] if num_csx else [])]
+        flags = [*(words or ()), *([f"--num_csx={num_csx}"] if num_csx else [])]
         flags += [f"--cluster={cluster}"] if cluster else []
-        run_once = partial(train, flags, ctx.obj)
+        run_once = partial(train, target, flags, ctx.obj)
     else:
         machine = cluster_file(cluster, (Path(), ctx.obj))
         settings = Launch(load_cluster(machine) if machine else None, cluster is not None, num_csx)

@@ -62,10 +62,11 @@ def run_program(program: str, words: Sequence[str], settings: Launch, witness: W
     return execute(program, words, replace(settings, witness=witness))
 
 
-def train(words: Sequence[str], home: Path, witness: Witness) -> int:
+def train(params: Path, words: Sequence[str], home: Path, witness: Witness) -> int:
     """Train a params file from its first step in a folder that is removed; return 0."""
+    flags = ["--params", f"{params}", "--mode=train", "--local", "--logging=WARNING"]
     with tempfile.TemporaryDirectory() as folder, flags_of_a_new_process():
-        parsed = parse_arguments([*words, "--model_dir", folder], home)
+        parsed = parse_arguments([*flags, *words, "--model_dir", folder], home)
         token = launch.set(Launch(witness=witness))
         try:
             run(parsed, "check")
