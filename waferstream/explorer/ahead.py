@@ -21,6 +21,9 @@ from waferstream.explorer.settings import Settings
 
 _NICENESS = 10
 
+_WAIT_S = 120.0
+"""The longest that an answer is waited for: then the server captures the step itself."""
+
 
 class Ahead:
     """Lets an explorer learn what another process has answered."""
@@ -56,7 +59,9 @@ class Ahead:
             self._connection.send((settings, not is_captured))
         if not is_captured:
             with self._changed:
-                self._changed.wait_for(lambda: items in self._tried or not self._is_alive)
+                self._changed.wait_for(
+                    lambda: items in self._tried or not self._is_alive, timeout=_WAIT_S
+                )
 
     def _learn(self) -> None:
         with suppress(EOFError, OSError):
@@ -73,7 +78,7 @@ class Ahead:
 
     def close(self) -> None:
         """End the process."""
-        self._process.terminate()
+        self._process.kill()
         self._process.join()
         self._learning.join()
         self._connection.close()
@@ -82,7 +87,6 @@ class Ahead:
 def _work(explorer: Explorer, server: Connection) -> None:
     """Answer until the server ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the server ends both
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.nice(_NICENESS)
     with suppress(EOFError, OSError):
         for settings in _questions(explorer, server):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from appliance.spec import ClusterSpec, load_cluster
@@ -92,6 +93,7 @@ class Explorer:
         self._steps = CapturedSteps(params, cluster)
         self._simulators: deque[Simulator] = deque(maxlen=_KEPT_SIMULATORS)
         self._answers: dict[Items, Answer] = {}
+        self._keeping = Lock()
         self._compared = lru_cache(_KEPT_COMPARISONS)(self._compare)
 
     @classmethod
@@ -119,9 +121,11 @@ class Explorer:
             WaferStreamError: The step cannot be captured, or does not fit the machine.
         """
         items = self.items(settings)
-        if items not in self._answers:
-            self._keep(items, self._answer(dict(items)))
-        return self._answers[items]
+        found = self._answers.get(items)
+        if found is None:
+            found = self._answer(dict(items))
+            self._keep(items, found)
+        return found
 
     def items(self, settings: Mapping[str, Any]) -> Items:
         """Return the values of all knobs with their names, in one order.
@@ -173,9 +177,10 @@ class Explorer:
             self._keep(lesson.items, lesson.answer)
 
     def _keep(self, items: Items, answer: Answer) -> None:
-        self._answers[items] = answer
-        while len(self._answers) > _KEPT_ANSWERS:
-            self._answers.pop(next(iter(self._answers)))
+        with self._keeping:  # one thread answers while another learns
+            self._answers[items] = answer
+            while len(self._answers) > _KEPT_ANSWERS:
+                self._answers.pop(next(iter(self._answers)))
 
     def _configured(self, settings: Settings) -> Configured:
         return self._configurations.with_settings(settings, self.knobs)

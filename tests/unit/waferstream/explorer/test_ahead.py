@@ -62,7 +62,7 @@ def test_nonsense_is_not_waited_for(ahead: Ahead) -> None:
 def test_nothing_is_waited_for_where_the_process_has_ended(
     ahead: Ahead, explorer: Explorer
 ) -> None:
-    ahead._process.terminate()
+    ahead._process.kill()
     ahead._learning.join()
     ahead.move_to(DEEP)
     assert not explorer.is_captured(DEEP)
