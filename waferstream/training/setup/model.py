@@ -103,7 +103,7 @@ def _say_unused_rate(init: InitConfig) -> None:
     assert init.optimizer is not None, "checked by the caller"
     unlimited = (s for s in init.schedulers if s.key == "lr" and not s.param_group_tags)
     scheduler = next(unlimited, None)
-    is_given = "lr" in init.optimizer.model_fields_set and init.optimizer.lr is not None
+    is_given = init.optimizer.lr != type(init.optimizer).model_fields["lr"].default
     if is_given and scheduler is not None:
         log.warning(
             "lr: %s of the optimizer has no effect: %s sets the learning rate of every step",

@@ -36,12 +36,12 @@ DECAY: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("lr", "tags", "is_reported"),
-    [(0.5, None, True), (1e-3, None, True), (None, None, False), (0.5, ["decay"], False)],
+    [(0.5, None, True), (1e-3, None, False), (None, None, False), (0.5, ["decay"], False)],
 )
 def test_rate_beside_a_scheduler_is_reported(
     caplog: pytest.LogCaptureFixture, lr: float | None, tags: list[str] | None, is_reported: bool
 ) -> None:
-    """Even the default one, unless the scheduler sets the rate of some parameters alone."""
+    """Not the default one, which flags write into a file that has none, nor one of some groups."""
     scheduler = {**DECAY, **({"param_group_tags": tags} if tags else {})}
     optimizer = {"AdamW": {} if lr is None else {"lr": lr}}
     init = init_config(optimizer=optimizer, schedulers=[{"LinearLR": scheduler}])
