@@ -75,7 +75,7 @@ def node() -> Iterator[Any]:
 def test_private_ray_listens_on_loopback_alone(node: Any) -> None:
     """Every port of every process that belongs to it, the driver and the workers included."""
     ports = listening([os.getpid(), *descendants(os.getpid())])
-    assert len(ports) >= 6
+    assert len(ports) >= 5  # of the driver, the GCS, a worker, and two of the raylet
     assert {address for address, _ in ports} == {"127.0.0.1"}
 
 

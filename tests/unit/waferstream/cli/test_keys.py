@@ -107,7 +107,7 @@ def test_keys_with_several_values_are_a_study(
     """With every other key that was typed; a flag that a study lacks is refused."""
     asked: list[dict[str, Any]] = []
     monkeypatch.chdir(params.parent)
-    monkeypatch.setattr("waferstream.cli.forms.study", lambda **typed: asked.append(typed))
+    monkeypatch.setattr("waferstream.cli.tools.study.study", lambda **typed: asked.append(typed))
     words = ["--num-csx=1-4:x2", "--machine.swarmx.fan_out", "2,3", "--loop.max_steps=9"]
     main(["simulate", f"{params}", *words, "--json"])
     over = ["machine.swarmx.fan_out=2,3", "loop.max_steps=9", "num_csx=1-4:x2"]
@@ -125,7 +125,7 @@ def test_study_of_several_values_takes_the_machine_of_the_folder(
     asked: list[dict[str, Any]] = []
     (params.parent / "cluster.yaml").write_text("machine: {system: CS-3}\n")
     monkeypatch.chdir(params.parent)
-    monkeypatch.setattr("waferstream.cli.forms.study", lambda **typed: asked.append(typed))
+    monkeypatch.setattr("waferstream.cli.tools.study.study", lambda **typed: asked.append(typed))
     main(["simulate", f"{params}", "--num_csx=0", "--machine.swarmx.fan_out=2,3"])
     (typed,) = asked
     assert typed["cluster"] == Path("cluster.yaml")
