@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 from waferstream.cli.frame.commands import command
+from waferstream.cli.frame.ports import port_flag
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.units import GIB
 from waferstream.host.user_state import state_folder
@@ -41,8 +42,8 @@ def start(
         str | None, Option(help="Ray cluster that runs jobs, http://host:8265 (default: none)")
     ] = None,
     host: Annotated[str, Option(help="address to listen on")] = "127.0.0.1",
-    port: Annotated[int, Option(help="port of gRPC, which commands ask; 0: any free one")] = 9000,
-    http_port: Annotated[int, Option(help="port of the pages; 0: any free one")] = 9080,
+    port: Annotated[int, port_flag("port of gRPC, which commands ask; 0: any free one")] = 9000,
+    http_port: Annotated[int, port_flag("port of the pages; 0: any free one")] = 9080,
     user_gib: Annotated[
         float | None, Option(help="disk of each user in GiB (default: any)")
     ] = None,

@@ -10,6 +10,7 @@ import typer
 from typer import Option
 
 from waferstream.cli.frame.commands import WORDS, command
+from waferstream.cli.frame.ports import port_flag
 from waferstream.cli.serving.computing import MODEL, Computing, needing_packages
 from waferstream.cli.serving.planning import Planning
 from waferstream.core.errors import ConfigError
@@ -22,7 +23,7 @@ class Service:
     """Flags of the service itself."""
 
     host: Annotated[str, Option(help="address; without --accounts one of loopback")] = "127.0.0.1"
-    port: Annotated[int, Option(help="0 takes a free one")] = 8000
+    port: Annotated[int, port_flag("0 takes a free one")] = 8000
     files: Annotated[Path | None, Option(help="folder that keeps files and batches of clients")] = (
         None
     )

@@ -16,6 +16,7 @@ from appliance.spec import ClusterSpec, load_cluster
 from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.files import Cluster, cluster_file
 from waferstream.cli.frame.output import show, tell
+from waferstream.cli.frame.ports import port_flag
 from waferstream.config.phases import load_params
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.units import format_bytes
@@ -181,7 +182,7 @@ def machine_of(typed: Path | None) -> ClusterSpec:
 def serve(
     cluster: Cluster = None,
     host: Annotated[str, Option(help="address to listen at")] = "127.0.0.1",
-    port: Annotated[int, Option(help="port; 0 takes a free one")] = 0,
+    port: Annotated[int, port_flag("port; 0 takes a free one")] = 0,
     credentials: Annotated[
         Path | None,
         Option(

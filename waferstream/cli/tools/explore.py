@@ -10,6 +10,7 @@ import typer
 from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.files import Cluster, Params
 from waferstream.cli.frame.output import tell, tell_paths
+from waferstream.cli.frame.ports import port_flag
 from waferstream.config.phases import check_sections, load_params
 from waferstream.core.outputs import check_folder
 from waferstream.host.terminal import log_to_terminal
@@ -19,7 +20,7 @@ from waferstream.host.terminal import log_to_terminal
 def explore(
     params: Params,
     cluster: Cluster = None,
-    port: Annotated[int, typer.Option(help="port of this host; 0 takes a free one")] = 8010,
+    port: Annotated[int, port_flag("port of this host; 0 takes a free one")] = 8010,
     export: Annotated[
         Path | None,
         typer.Option(
