@@ -149,7 +149,7 @@ class RuntimeSpec(Config):
     """Whether a private Ray starts with changes of its private modules
     (appliance.ray.connection.patches). Without, its start takes some seconds longer, it has
     ports on other addresses than loopback, and a signal to the program's group ends it, too.
-    With them, tasks of the program's own cannot have a ``runtime_env``."""
+    With them, tasks of the program's own that have a ``runtime_env`` are refused."""
 
     start_timeout_s: PositiveFloat = 90.0
     """Fail if the actors have not started after this time."""

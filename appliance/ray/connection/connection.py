@@ -19,6 +19,7 @@ from ray._private import worker
 
 from appliance.ray.connection.address import check_address
 from appliance.ray.connection.patches import (
+    environments_refused,
     give_ray_a_generator,
     missing_names,
     patched,
@@ -278,5 +279,9 @@ def _fast_start(runtime: RuntimeSpec) -> Iterator[None]:
     parameters = {**own, "node_ip_address": _LOOPBACK, "session_name": new_session()}
     with workers_forked(workers_script()) as server:
         STOPPED_PROCESSES.watch(server)
-        with patched(parameters, _note_started, LAUNCHER, has_agents=runtime.metrics):
+        with patched(
+            parameters, _note_started, LAUNCHER, has_agents=runtime.metrics
+        ) as lacks_agents:
             yield
+        if lacks_agents():
+            _of_private.enter_context(environments_refused())
