@@ -142,7 +142,8 @@ def stop() -> None:
         _current.process.kill()
         _current.process.wait()
         assert _current.process.stdin is not None, "it is a pipe"
-        _current.process.stdin.close()
+        with suppress(OSError):  # it had ended before it could be told of a group
+            _current.process.stdin.close()
         _current = None
 
 

@@ -217,3 +217,12 @@ def test_killed_process_leaves_nothing_of_its_ray(tmp_path: Path) -> None:
     for process in (forgotten, other):
         process.kill()
         process.wait()
+
+
+def test_end_of_a_killed_server_is_silent() -> None:
+    """Also if it could not be told of Ray's groups any more."""
+    with fork_server.workers_forked(Path("script")) as server:
+        server.kill()
+        server.wait()
+    fork_server.tell_groups([1])
+    fork_server.stop()
