@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -71,9 +71,15 @@ def remove_runs(
 ) -> int:
     """Remove runs: their folders with logs, events and reports. Checkpoints stay."""
     found = [find_run(run) for run in runs]
-    if not yes:
-        typer.confirm(f"Remove {', '.join(run.name for run in found)}?", abort=True)
+    if not yes and not _is_agreed(f"Remove {', '.join(run.name for run in found)}?"):
+        return 1
     for run in found:
         with claimed(run.model_dir) if run.summary is None else nullcontext():
             run.remove()
     return tell_paths(*(run.path for run in found))
+
+
+def _is_agreed(question: str) -> bool:
+    with suppress(typer.Abort):  # nobody is there to answer
+        return typer.confirm(question)
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import yaml
 
 from tests.support.host.tools import rows, tool
 from tests.support.reports.summaries import summary
-from waferstream.cli.main import main
+from waferstream.cli.main import command, main
 from waferstream.reports.run.kept import find_runs
 
 NAMES = ("20261128_101500_001", "20261128_113000_002")
@@ -93,3 +94,12 @@ def test_places_that_are_no_folders_are_refused(
     assert "[not-a-folder]" in tool(capsys, "runs", "list", str(kept / "none"), code=1)
     (kept / "empty").mkdir()
     assert rows(capsys, "runs", "list", str(kept / "empty")) == []
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("answer", ["n\n", ""])
+def test_run_stays_without_a_yes(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nobody is there to answer."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert command(["runs", "rm", NAMES[0]], Path()) == 1
+    assert NAMES[0] in [run.name for run in find_runs([Path()])]
