@@ -66,11 +66,19 @@ def compare_runs(
 
 @command("runs rm", "20261128_123702_514")
 def remove_runs(
-    runs: Annotated[list[Path], typer.Argument(help="folders or names of runs")],
+    runs: Annotated[list[str], typer.Argument(help="folders or names of runs")],
     yes: Annotated[bool, typer.Option(help="do not ask")] = False,
 ) -> int:
     """Remove runs: their folders with logs, events and reports. Checkpoints stay."""
-    found = [find_run(run) for run in runs]
+    if "" in runs:  # a variable of a shell that is not set; a path would take it for this folder
+        raise ConfigError(
+            "a run must have a name",
+            code="run-without-name",
+            where="waferstream runs rm",
+            value="",
+            remedy="name a run; waferstream runs list shows them",
+        )
+    found = [find_run(Path(run)) for run in runs]
     if not yes and not _is_agreed(f"Remove {', '.join(run.name for run in found)}?"):
         return 1
     for run in found:

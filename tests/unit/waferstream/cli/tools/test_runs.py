@@ -84,6 +84,7 @@ def test_run_is_removed_and_its_checkpoints_stay(
     assert NAMES[0] in tool(capsys, "runs", "rm", NAMES[0], "--yes")
     assert [run.name for run in find_runs([kept])] == [NAMES[1], "20261128_120000_003"]
     assert {path.name for path in (kept / "model_1").iterdir()} == {"checkpoint_4.mdl"}
+    assert "[run-without-name]" in tool(capsys, "runs", "rm", "", "--yes", code=1)
     assert main(["runs", "rm", NAMES[1]]) == 1  # nobody says yes
     assert (kept / "model_2" / NAMES[1]).is_dir()
 
