@@ -270,7 +270,6 @@ def test_number_out_of_range_is_a_wrong_command_line(
     [
         (["--host", "0.0.0.0"], "serve-beyond-loopback"),
         (["--host", "nowhere.example"], "serve-beyond-loopback"),
-        (["--port", "99999"], "serve-port-in-use"),
     ],
 )
 def test_address_that_cannot_be_served_is_refused(
@@ -278,6 +277,13 @@ def test_address_that_cannot_be_served_is_refused(
 ) -> None:
     assert main(["serve", str(folder), *words]) == 1
     assert code in capsys.readouterr().err
+
+
+def test_port_in_use_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", str(folder), "--port", f"{port}"]) == 1
+    assert "serve-port-in-use" in capsys.readouterr().err
 
 
 def test_program_of_the_readme_prints_an_answer(
