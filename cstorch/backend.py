@@ -145,6 +145,7 @@ class Backend:
 
         Raises:
             RuntimeError: A loop runs.
+            WeightsLostError: The model could not be given its newest values.
         """
         self.session.end_idle()
 

@@ -21,7 +21,13 @@ from cstorch.recording.loop import Loop
 from cstorch.session.session import Session
 from cstorch.session.settings import ProgramSettings
 from cstorch.terminal import log_to_terminal
-from waferstream.core.errors import ConfigError, ProgramOrderError, WaferStreamError, did_you_mean
+from waferstream.core.errors import (
+    ConfigError,
+    ProgramOrderError,
+    WaferStreamError,
+    WeightsLostError,
+    did_you_mean,
+)
 
 log = logging.getLogger("waferstream")
 
@@ -90,6 +96,7 @@ def replace_backend(backend_type: str, **options: Any) -> Backend:
 
     Raises:
         RuntimeError: There is a backend, and its loop runs.
+        WeightsLostError: Its trained weights could not be read; the next call starts anew.
     """
     global _latest  # noqa: PLW0603  (the one backend of this process)
     log_to_terminal()
@@ -103,9 +110,11 @@ def replace_backend(backend_type: str, **options: Any) -> Backend:
 
 
 def _end(earlier: Backend) -> None:
-    """End a backend; what fails in that does not concern the next one."""
+    """End a backend; what fails in that does not concern the next one, but for lost weights."""
     try:
         earlier.end_idle()
+    except WeightsLostError:  # the next one would train others
+        raise
     except WaferStreamError as error:
         log.warning("The earlier backend has ended with an error: %s", error)
     else:

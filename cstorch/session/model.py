@@ -18,7 +18,7 @@ from cstorch.cluster.execution import Execution
 from cstorch.remote.tensor import Holder
 from cstorch.remote.weights import Weights
 from waferstream.compiler.capture.traced_buffers import TracedBuffers
-from waferstream.core.errors import WaferStreamError
+from waferstream.core.errors import WaferStreamError, WeightsLostError
 
 log = logging.getLogger("waferstream")
 
@@ -75,7 +75,9 @@ class HeldModel:
     def make_plain(self) -> None:
         """Turn model and optimizer into ordinary ones with their newest values.
 
-        Where those have ended with a cluster that failed, they keep what this process has.
+        Raises:
+            WeightsLostError: Those have ended with the cluster, and no job has failed for it: model
+                and optimizer keep what this process has. After a failed job a warning says so.
         """
         if self.weights is None:
             return
@@ -83,13 +85,20 @@ class HeldModel:
             self.weights.fetch()
             self._execution.held.return_state()
         except WaferStreamError as error:
-            log.warning(
-                "The trained weights are lost (%s): the model has those that this process has "
-                "read last, which are the initial ones where it has read none",
-                error.what,
-            )
             self._execution.held.lose()
-        self.weights.make_plain()
+            lost = WeightsLostError(
+                "the trained weights are lost",
+                code="weights-lost",
+                where="the model",
+                value=error.what,
+                rule="it has those that this process has read last, else the initial ones",
+                remedy="load the newest checkpoint before the model is used",
+            )
+            if not self._execution.has_failed:
+                raise lost from error
+            log.warning("%s", lost)
+        finally:
+            self.weights.make_plain()
 
     def traced_buffers(self) -> TracedBuffers:
         """Return the buffers that a step may write, for one trace."""

@@ -261,17 +261,17 @@ class Session:
 
         Raises:
             RuntimeError: A loop runs.
+            WeightsLostError: The model could not be given its newest values.
         """
         if self.loop is not None and self.loop.is_running:
             raise RuntimeError("the backend cannot end: its executor loop runs")
         self.loop = None  # one that an exception has left, and that its traceback keeps
-        try:
+        with ExitStack() as ends:
+            ends.callback(self.shutdown)
+            if self.model.module is not None:
+                ends.callback(self.gradients.end, self.model.module)
             if not self.has_ended:
                 self.model.make_plain()
-            if self.model.module is not None:
-                self.gradients.end(self.model.module)
-        finally:
-            self.shutdown()
 
 
 def model_of(session: Session) -> nn.Module:

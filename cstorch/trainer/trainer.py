@@ -245,7 +245,11 @@ class Trainer:
         return self._compiled.read()
 
     def shutdown(self) -> None:
-        """Fetch the weights into the model and end the cluster. Idempotent."""
+        """Fetch the weights into the model and end the cluster. Idempotent.
+
+        Raises:
+            WeightsLostError: They could not be read.
+        """
         self.backend.end_idle()
 
     def _open(self) -> None:

@@ -33,6 +33,7 @@ OF_CLASS: Mapping[type[errors.WaferStreamError], str] = {
     errors.ClusterJobInitError: "UNAVAILABLE",
     errors.ApplianceResourceExhausted: "RESOURCE_EXHAUSTED",
     errors.ApplianceRuntimeServerError: "UNAVAILABLE",
+    errors.WeightsLostError: "DATA_LOSS",
     errors.ApplianceRuntimeJobTimeoutError: "DEADLINE_EXCEEDED",
     errors.ApplianceDeadlockError: "DEADLINE_EXCEEDED",
     errors.ApplianceCorruptionError: "DATA_LOSS",

@@ -13,6 +13,7 @@
         ├── ClusterJobInitError          the cluster could not be started
         ├── ApplianceResourceExhausted   the model, the batch or the machine is too small
         ├── ApplianceRuntimeServerError  a role died or lost its link
+        │   └── WeightsLostError         ... between two jobs, with weights that nobody had read
         ├── ApplianceRuntimeJobTimeoutError  the job ran longer than job_time_sec
         ├── ApplianceDeadlockError       no message arrived within the time limit
         ├── ApplianceCorruptionError     a message arrived damaged
@@ -170,6 +171,10 @@ class ApplianceResourceExhausted(ApplianceError):
 
 class ApplianceRuntimeServerError(ApplianceError):
     """A role of the cluster died or lost its link while a job ran."""
+
+
+class WeightsLostError(ApplianceRuntimeServerError):
+    """Trained weights that no job had reported lost could not be read; the model has older ones."""
 
 
 class ApplianceDeadlockError(ApplianceError):

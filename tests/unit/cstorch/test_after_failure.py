@@ -15,12 +15,18 @@ from torch.nn import functional
 import cstorch
 from appliance.spec import ClusterSpec, RuntimeSpec
 from cstorch import backends
+from cstorch.remote.weights import Weights
 from memoryx.store.store import WeightStore
 from tests.support.errors import raises
 from tests.support.programs.cstorch_program import executor, loader, losses, training_step
 from tests.support.roles.local_machine import Regression
 from tests.support.runs.tiny_training import Shape, cluster_config
-from waferstream.core.errors import ProgramOrderError, WaferStreamError
+from waferstream.core.errors import (
+    ApplianceRuntimeServerError,
+    ProgramOrderError,
+    WaferStreamError,
+    WeightsLostError,
+)
 
 LOCAL = ClusterSpec(runtime=RuntimeSpec(kind="local"))
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -129,6 +135,25 @@ def test_model_with_a_mistake_leaves_nothing_behind() -> None:
     trainer(model, steps=2).fit([good()])
     assert_same(model, plain(Classifier(), 2))
     assert caught.value
+
+
+def test_weights_that_cannot_be_read_are_never_older_ones_unsaid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No job has failed: the cluster has ended between two of them."""
+
+    def gone(_weights: Weights) -> None:
+        raise ApplianceRuntimeServerError("a role has died", code="role-died")
+
+    model = Classifier()
+    trainer(model).fit([good()])
+    monkeypatch.setattr(Weights, "fetch", gone)
+    with raises(WeightsLostError, "weights-lost"):
+        trainer(model)
+    monkeypatch.undo()
+    model = Classifier()  # the program knows, and starts anew
+    trainer(model, steps=2).fit([good()])
+    assert_same(model, plain(Classifier(), 2))
 
 
 def test_weights_of_half_an_update_are_reported_as_lost(
