@@ -13,7 +13,7 @@ import subprocess
 import time
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ _LOOK_S = 0.02
 
 _MODIFIERS = {"Alt": 1, "Control": 2, "Shift": 8}
 _KEY_CODES = {"Enter": 13, "Escape": 27, "Tab": 9}
+
+
+class LeftError(AssertionError):
+    """The page was left, for another one, while it was asked something."""
 
 
 class Page:
@@ -64,10 +68,15 @@ class Page:
     def see(self, condition: str) -> None:
         """Wait until an expression is true."""
         end_s = time.monotonic() + WAIT_S
-        while not self.run(f"Boolean({condition})"):
-            shown = self.text("body")[-2000:]
-            assert time.monotonic() < end_s, f"{condition} was not seen: {shown}"
+        while not self._is(condition):
+            is_late = time.monotonic() > end_s
+            assert not is_late, f"{condition} was not seen: {self.text('body')[-2000:]}"
             time.sleep(_LOOK_S)
+
+    def _is(self, condition: str) -> bool:
+        while True:  # each try is of another page
+            with suppress(LeftError):
+                return bool(self.run(f"Boolean({condition})"))
 
     def text(self, selector: str) -> str:
         """Return the text that an element shows."""
@@ -167,6 +176,8 @@ class _Pipe:
         while True:
             said = self._next(end_s)
             if said.get("id") == self._count:
+                if "navigated" in said.get("error", {}).get("message", ""):
+                    raise LeftError(said["error"]["message"])
                 assert "error" not in said, (method, said["error"])
                 return said["result"]
             self._note(said)
