@@ -33,13 +33,8 @@ from appliance.ray.connection.private_instance import (
     remove_ended_sessions,
 )
 from appliance.ray.connection.processes import STOPPED_PROCESSES, lost_process
-from appliance.ray.forks.fork_server import (
-    LAUNCHER,
-    end_groups,
-    end_workers,
-    tell_groups,
-    workers_forked,
-)
+from appliance.ray.forks.fork_server import LAUNCHER, end_workers, tell_groups, workers_forked
+from appliance.ray.forks.leftovers import end_groups
 from appliance.spec import RuntimeSpec
 from waferstream.core.errors import ClusterJobInitError
 from waferstream.core.units import MIB

@@ -39,6 +39,7 @@ from typing import Any
 
 import numpy as np
 
+from appliance.ray.forks.leftovers import end_below, end_groups
 from appliance.ray.forks.worker_launcher import ADDRESS, SERVER_WORD, send
 
 LAUNCHER = Path(__file__).with_name("worker_launcher.py")
@@ -75,14 +76,6 @@ _ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 _OF_INSTANCE = ("RAY_JOB_ID", "RAY_RAYLET_PID")
 """Environment variables that Ray reads when it is imported, and then no more."""
-
-_SCRIPTS = (
-    os.fsencode(LAUNCHER),
-    b"/ray/dashboard/agent.py",
-    b"/ray/_private/runtime_env/agent/main.py",
-    b"tail\0--pid=",
-)
-"""What a raylet starts, in the command lines of those that have no title of Ray's yet."""
 
 _LENGTH = struct.Struct("!I")
 _PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
@@ -160,38 +153,13 @@ def tell_groups(groups: Collection[int]) -> None:
         _current.process.stdin.flush()
 
 
-def end_groups(groups: Collection[int]) -> None:
-    """End the processes of Ray that are left in some process groups."""
-    for entry in Path("/proc").glob("[1-9]*"):
-        # A group number alone could belong to others by now.
-        with suppress(OSError):
-            title = (entry / "cmdline").read_bytes()
-            is_rays = title.startswith(b"ray::") or any(name in title for name in _SCRIPTS)
-            if is_rays and os.getpgid(int(entry.name)) in groups:
-                os.kill(int(entry.name), signal.SIGKILL)
-
-
 def end_workers() -> None:
     """End the workers that are left of an instance of Ray that has ended.
 
     Ray ends those that it knows. One that still starts would look for Ray for a minute.
     """
     if _current is not None:
-        _end_below(_current.process.pid)
-
-
-def _end_below(pid: int) -> None:
-    """End the processes of instances below a fork server, and their workers."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[1-9]*"):
-        with suppress(OSError):
-            _, _, fields = (entry / "stat").read_text(errors="replace").rpartition(") ")
-            parent = int(fields.split()[1])  # proc_pid_stat(5): after the name come state, parent
-            children.setdefault(parent, []).append(int(entry.name))
-    for instance in children.get(pid, ()):
-        for each in (instance, *children.get(instance, ())):
-            with suppress(OSError):
-                os.kill(each, signal.SIGKILL)
+        end_below(_current.process.pid)
 
 
 def _running() -> Server:
@@ -367,7 +335,7 @@ def _end_instance(received: bytes) -> None:
     groups = [int(word) for word in lines[-1].split()] if lines else []
     if groups:  # the workers of a joined Ray have a raylet of their own
         end_groups(groups)
-        _end_below(os.getpid())
+        end_below(os.getpid())
 
 
 def _received(connection: socket.socket) -> tuple[bytes, Sequence[int]]:
