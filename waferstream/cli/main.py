@@ -17,6 +17,7 @@ from pathlib import Path
 
 from waferstream.cli import UNREAD
 from waferstream.cli.app import call
+from waferstream.cli.frame.commands import Refusal
 from waferstream.core.errors import WaferStreamError
 from waferstream.core.extras import of_training
 from waferstream.core.system_errors import file_error
@@ -66,6 +67,10 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
             raise
         _print_error(error, prints_json)
         return 1
+    except Refusal as refusal:  # which is printed as text already
+        if prints_json:
+            _print_json(refusal.error)
+        raise
     except KeyboardInterrupt as error:
         notes = getattr(error, "__notes__", [])
         print("\n" + " ".join([f"{ending(error)}.", *notes]), file=sys.stderr)
@@ -81,6 +86,10 @@ def _exit_code(words: Sequence[str], home: Path) -> int:
 def _print_error(error: WaferStreamError, prints_json: bool) -> None:
     """Print an error, as JSON, too, if that was asked for; without a remedy where to read more."""
     if prints_json:
-        print(json_text({"error": error.fields()}), flush=True)
+        _print_json(error)
     more = "" if error.remedy else f"\n  more: {_PAGE}"
     print(f"\nError: {error}{more}", file=sys.stderr)
+
+
+def _print_json(error: WaferStreamError) -> None:
+    print(json_text({"error": error.fields()}), flush=True)

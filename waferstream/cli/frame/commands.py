@@ -31,6 +31,7 @@ from waferstream.cli.frame.words import (
     underscored,
 )
 from waferstream.core.config_errors import rule_of
+from waferstream.core.errors import ConfigError
 
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 """Settings of the context of the outermost command; those below inherit them."""
@@ -267,7 +268,8 @@ def parse(command: Any, words: Sequence[str], home: Path) -> Any:
         home: Folder that is searched for cluster.yaml after the current one: ``ctx.obj``.
 
     Raises:
-        SystemExit: code 2 for wrong words, code 0 after ``--help``.
+        Refusal: Wrong words.
+        SystemExit: code 0 after ``--help``.
     """
     try:
         ctx = command.make_context(NAME, list(words), obj=home, **SETTINGS)
@@ -285,13 +287,21 @@ def parse(command: Any, words: Sequence[str], home: Path) -> Any:
         raise refused(error) from None
 
 
-def refused(error: typer.TyperException) -> SystemExit:
-    """Print why words are wrong; return the end of the process with exit code 2."""
+class Refusal(SystemExit):
+    """The end of the process with exit code 2, as the command line is wrong; ``error`` says why."""
+
+    def __init__(self, error: ConfigError) -> None:
+        super().__init__(2)
+        self.error = error
+
+
+def refused(error: typer.TyperException) -> Refusal:
+    """Print why words are wrong; return the end of the process."""
     ctx = getattr(error, "ctx", None)
-    path = NAME
+    path, usage = NAME, None
     if ctx is not None:
-        path = ctx.command_path.removesuffix(" run")
-        print(ctx.get_usage(), file=sys.stderr)
+        path, usage = ctx.command_path.removesuffix(" run"), ctx.get_usage()
+        print(usage, file=sys.stderr)
     message = error.format_message().replace("Value error, ", "")
     if isinstance(error.__cause__, ValidationError):
         problem = error.__cause__.errors()[0]
@@ -300,4 +310,12 @@ def refused(error: typer.TyperException) -> SystemExit:
     if ctx is not None and message.startswith("Missing") and ctx.command.epilog:
         message += f" {ctx.command.epilog}"
     print(f"{path}: error: {message}", file=sys.stderr)
-    return SystemExit(2)
+    return Refusal(
+        ConfigError(
+            message,
+            code="wrong-command-line",
+            where=path,
+            rule=usage,
+            remedy=f"{path} --help says what it takes",
+        )
+    )

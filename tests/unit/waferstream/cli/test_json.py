@@ -204,3 +204,32 @@ def test_error_is_json_with_its_fields(tmp_path: Path, capsys: pytest.CaptureFix
         assert set(error) == ERROR_FIELDS
         assert (error["kind"], error["code"]) == ("ConfigError", "unknown-key")
         assert f"[{error['code']}]" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        ("runs list --bogus", "waferstream runs list"),
+        ("runs", "waferstream runs"),
+        ("runs lost", "waferstream runs"),
+        ("nothing", "waferstream"),
+        ("simulate no_such_file.yaml --num_csx many", "waferstream simulate"),
+        ("checkpoint verify", "waferstream checkpoint verify"),
+        ("check --steps", "waferstream check"),
+        ("--simulate", "waferstream"),
+        ("--params p.yaml --trace_limit 3", "waferstream"),
+    ],
+)
+def test_wrong_command_line_is_json_with_its_fields(
+    words: str, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the exit code and the text of one without the flag."""
+    with pytest.raises(SystemExit) as caught:
+        main([*words.split(), "--json"], tmp_path)
+    out, err = capsys.readouterr()
+    error = json.loads(out)["error"]
+    assert caught.value.code == 2
+    assert set(error) == ERROR_FIELDS
+    assert (error["kind"], error["code"]) == ("ConfigError", "wrong-command-line")
+    assert error["where"] == where
+    assert error["what"] in err
