@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,12 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from waferstream.cli.arguments import parse_arguments
 from waferstream.cli.execute import NUM_CSX
 from waferstream.cli.frame.commands import Program, command
 from waferstream.cli.frame.files import Cluster, cluster_file
 from waferstream.cli.vendor_names import check_vendor_names
+from waferstream.config.phases import check_sections, load_phases
 from waferstream.core.errors import ConfigError
 from waferstream.host.files import json_text
 from waferstream.host.terminal import log_to_terminal
@@ -39,14 +42,14 @@ def check(
     """
     log_to_terminal("WARNING")
     is_params = target.suffix in (".yaml", ".yml")
-    _check_target(target, is_params)
+    flags = [*(words or ()), *([f"--num_csx={num_csx}"] if num_csx else [])]
+    flags += [f"--cluster={cluster}"] if cluster else []
+    _check_target(target, flags if is_params else None, ctx.obj)
     from appliance.spec import load_cluster  # noqa: PLC0415
     from cstorch.cluster.config import Launch  # noqa: PLC0415  (torch)
     from waferstream.cli.checking import report_of, run_program, train  # noqa: PLC0415
 
     if is_params:
-        flags = [*(words or ()), *([f"--num_csx={num_csx}"] if num_csx else [])]
-        flags += [f"--cluster={cluster}"] if cluster else []
         run_once = partial(train, target, flags, ctx.obj)
     else:
         machine = cluster_file(cluster, (Path(), ctx.obj))
@@ -58,8 +61,14 @@ def check(
     return 1 if report.outcome == "different" else 0
 
 
-def _check_target(target: Path, is_params: bool) -> None:
-    """Raise ConfigError where there is nothing to check, before torch is imported."""
+def _check_target(target: Path, flags: Sequence[str] | None, home: Path) -> None:
+    """Raise ConfigError where nothing can be checked, before torch is imported.
+
+    Args:
+        target: The program, or the params file.
+        flags: Those of a params file; None for a program.
+        home: Folder that is searched for cluster.yaml after the current one.
+    """
     if not target.is_file():
         raise ConfigError(
             "the program must be a file",
@@ -67,5 +76,9 @@ def _check_target(target: Path, is_params: bool) -> None:
             value=target,
             remedy="name a program, or a params file (.yaml)",
         )
-    if not is_params:
+    if flags is None:
         check_vendor_names()
+    else:
+        parsed = parse_arguments(["--params", f"{target}", *flags], home)
+        for params in load_phases(target, parsed.overrides()):
+            check_sections(params)

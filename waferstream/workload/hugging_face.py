@@ -9,15 +9,16 @@ import json
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.core.plugins import Plugins
 from waferstream.host.files import replacing
 
-Weights = dict[str, torch.Tensor]
+if TYPE_CHECKING:
+    import torch
+
+Weights: TypeAlias = "dict[str, torch.Tensor]"
 
 INDEX = ".index.json"
 """The end of the name of a file that lists the parts of weights."""
@@ -94,6 +95,8 @@ def _is_name(file: object) -> bool:
 
 
 def _read_file(path: Path) -> Weights:
+    import torch  # noqa: PLC0415  (slow)
+
     try:
         if path.suffix == ".safetensors":
             loaded: Weights = safetensors().load_file(path)
@@ -107,6 +110,8 @@ def _read_file(path: Path) -> Weights:
 
 
 def _is_weight(item: tuple[object, object]) -> bool:
+    import torch  # noqa: PLC0415  (slow)
+
     name, value = item
     is_tensor = isinstance(value, torch.Tensor) and value.layout is torch.strided
     return isinstance(name, str) and is_tensor
@@ -136,6 +141,8 @@ def safetensors() -> Any:
 
 def write_weights(path: Path, weights: Weights, metadata: Mapping[str, str]) -> None:
     """Write weights to a file of safetensors, with metadata, or to one of torch.save."""
+    import torch  # noqa: PLC0415  (slow)
+
     own = {name: weight.clone() for name, weight in weights.items()}  # no storage of its views
     with replacing(path, durable=True) as partial:
         if path.suffix == ".safetensors":

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from appliance.placement.placer import Host, Placement, Placer
 from appliance.remote.access import access_path
 from appliance.spec import ClusterSpec, load_cluster
 from waferstream.cli.frame.commands import command
@@ -24,6 +23,7 @@ from waferstream.management.model.inventory import MOST_SYSTEMS
 
 if TYPE_CHECKING:
     from appliance.elaboration.host_need import HostNeed
+    from appliance.placement.placer import Host, Placement, Placer
     from waferstream.machine.sram import Page
 
 
@@ -143,6 +143,8 @@ def _memory(need: HostNeed | None, free: int | None) -> Row:
 
 def _placer(spec: ClusterSpec, hosts: Sequence[Host] | None) -> Placer:
     """Return the placer of roles on simulated hosts, or on those of the Ray cluster."""
+    from appliance.placement.placer import Placer  # noqa: PLC0415  (torch)
+
     runtime, fan_out = spec.runtime, spec.machine.swarmx.fan_out
     if hosts is not None:
         return Placer(tuple(hosts), fan_out, runtime.placement, runtime.server_placement)
@@ -168,6 +170,8 @@ def _hosts(text: str) -> list[Host]:
         raise typer.BadParameter(
             f"{text!r} must have 1 to {_MOST_HOSTS:,} hosts", param_hint="--hosts"
         )
+    from appliance.placement.placer import Host  # noqa: PLC0415  (torch)
+
     free = gib[0] << 30 if gib else None
     return [Host(str(i), f"host-{i}", cpus, cpus, free_bytes=free) for i in range(count)]
 

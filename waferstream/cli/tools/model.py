@@ -16,8 +16,6 @@ from waferstream.cli.tools.config.files import stock_files
 from waferstream.cli.tools.described import field_rows, first_line
 from waferstream.config.phases import load_params
 from waferstream.core.config import load_yaml
-from waferstream.training.setup.model import make_model
-from waferstream.workload.models import MODELS, model_family
 
 _Model = Annotated[str, Argument(help="name of a model")]
 
@@ -25,6 +23,8 @@ _Model = Annotated[str, Argument(help="name of a model")]
 @command("model list")
 def list_models() -> int:
     """List the models."""
+    from waferstream.workload.models import MODELS  # noqa: PLC0415  (torch)
+
     variants = _variants()
     rows = [
         {"name": name, "class": family.module.__name__, "variants": variants[name]}
@@ -45,6 +45,8 @@ def _variants() -> dict[str, list[str]]:
 @command("model info", "gpt2")
 def summarize(model: _Model) -> int:
     """Summarize a model."""
+    from waferstream.workload.models import model_family  # noqa: PLC0415  (torch)
+
     family = model_family(model, "model")
     summary = {
         "name": model,
@@ -58,6 +60,8 @@ def summarize(model: _Model) -> int:
 @command("model describe", "gpt2")
 def describe(model: _Model) -> int:
     """List the keys of a model."""
+    from waferstream.workload.models import model_family  # noqa: PLC0415  (torch)
+
     return show(field_rows(model_family(model, "model").config))
 
 
@@ -72,6 +76,8 @@ def init_checkpoint(
     init = load_params(params).trainer.init
     path = out / "checkpoint_0.mdl" if out.is_dir() else out
     new_file(path, "name another file with -o")
+    from waferstream.training.setup.model import make_model  # noqa: PLC0415  (torch)
+
     model = make_model(init)
     write_weights(path, model.state_dict(), {"global_step": 0, "seed": init.seed})
     return tell_paths(path)

@@ -92,8 +92,15 @@ def test_names_may_have_hyphens(capsys: pytest.CaptureFixture[str]) -> None:
         f"simulate {ROOT}/params.yaml --model.hidden_size=wide",
         f"train {ROOT}/params.yaml --train_dataloader.bath_size=1",
         f"train {ROOT}/params.yaml --machine.swarmx.fanout=1",
+        f"check {ROOT}/params.yaml --model.hiden_size=1",
+        "checkpoint",
+        "model infos",
+        "cluster --help",
     ],
-    ids=["help", "train", "section", "model", "type", "data", "machine"],
+    ids=[
+        *("help", "train", "section", "model", "type", "data", "machine"),
+        *("check", "checkpoint", "models", "cluster"),
+    ],
 )
 def test_answer_that_needs_no_torch_imports_none(words: str, tmp_path: Path) -> None:
     program = (

@@ -21,7 +21,6 @@ from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
 from waferstream.cli.tools.checkpoint.files import local_path, new_file, write_weights
 from waferstream.config.phases import load_params
 from waferstream.host.files import replacing
-from waferstream.training.checkpoints.pruning import pruned_model
 
 _Checkpoint = Annotated[str, Argument(help="checkpoint file")]
 _Target = Annotated[str, Argument(help="file, or folder that ends in /")]
@@ -162,6 +161,8 @@ def prune(
     num_batches: Annotated[int, Option(help="batches of calibration")] = 8,
 ) -> int:
     """Set weights of a trained model to zero at once, and change the others to make up for it."""
+    from waferstream.training.checkpoints.pruning import pruned_model  # noqa: PLC0415  (torch)
+
     target = new_file(local_path(dest_path))
     model = pruned_model(load_params(params), local_path(ckpt_path), sparsity, num_batches)
     target.parent.mkdir(parents=True, exist_ok=True)

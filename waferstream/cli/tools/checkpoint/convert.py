@@ -11,7 +11,6 @@ from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
 import typer
 from typer import Argument, Option
 
@@ -41,7 +40,6 @@ from waferstream.workload.special_tokens import (
     tokenizer_files,
     with_special_tokens,
 )
-from waferstream.workload.weight_files import read_weights
 
 log = logging.getLogger("waferstream")
 
@@ -139,6 +137,8 @@ def convert(
 
     It prints the files that were written.
     """
+    from waferstream.workload.weight_files import read_weights  # noqa: PLC0415  (torch)
+
     formats.check()
     part_bytes = _num_bytes(hf_shard_size)
     folder = formats.folder_of(checkpoint)
@@ -191,6 +191,8 @@ def _theirs_as_ours(
 
 def _write_zoo(target: Path, weights: Weights, section: dict[str, Any]) -> Path:
     """Write a checkpoint of the vendor's zoo, which cstorch.load reads as well; return its path."""
+    import torch  # noqa: PLC0415  (slow)
+
     theirs = PUBLISHED[ZOO].to_theirs(weights, section)
     own = {name: weight.clone() for name, weight in theirs.items()}
     with replacing(target, durable=True) as partial:

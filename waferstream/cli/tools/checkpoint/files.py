@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from waferstream.checkpoint import MODEL
 from waferstream.checkpoint.writer import append_tensors, write_metadata
 from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.host.files import replacing
+
+if TYPE_CHECKING:
+    import torch
 
 
 def local_path(path: str) -> Path:
@@ -46,5 +47,7 @@ def write_weights(
 
 
 def _numpy(tensor: torch.Tensor) -> Any:
+    import torch  # noqa: PLC0415  (slow)
+
     tensor = tensor.detach().cpu().contiguous()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
