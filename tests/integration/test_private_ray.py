@@ -16,6 +16,7 @@ from appliance.spec import RuntimeSpec
 from benchmarks.chaos.leftovers import descendants
 from tests.support.host.sockets import listening
 from tests.support.host.users import NOBODY, needs_root
+from waferstream.core.errors import ConfigError
 
 _STRANGER = """
 import json, os, socket, sys
@@ -80,6 +81,22 @@ def test_private_ray_listens_on_loopback_alone(node: Any) -> None:
 
 
 @needs_root
+def _refusal_in_worker() -> str | None:
+    """Submit a task with an environment of its own; return the code of the refusal."""
+    other: Any = ray.remote(num_cpus=0)(_refusal_in_worker)
+    try:
+        other.options(runtime_env={"env_vars": {"A": "1"}}).remote()
+    except ConfigError as error:
+        return error.code
+    return None
+
+
+def test_environment_of_a_task_is_refused_in_a_worker(node: Any) -> None:
+    """As in the driver: the raylet would wait for its agent, and end with all roles."""
+    asked: Any = ray.remote(num_cpus=0)(_refusal_in_worker)
+    assert ray.get(asked.remote()) == "runtime-env-without-agents"
+
+
 def test_another_user_finds_no_door(node: Any) -> None:
     """Neither token nor sockets; the folder cannot be replaced."""
     pids = list(descendants(os.getpid()))

@@ -19,7 +19,6 @@ from ray._private import worker
 
 from appliance.ray.connection.address import check_address
 from appliance.ray.connection.patches import (
-    environments_refused,
     give_ray_a_generator,
     missing_names,
     patched,
@@ -33,6 +32,7 @@ from appliance.ray.connection.private_instance import (
     remove_ended_sessions,
 )
 from appliance.ray.connection.processes import STOPPED_PROCESSES, lost_process
+from appliance.ray.forks.environments import environments_refused
 from appliance.ray.forks.fork_server import LAUNCHER, end_workers, tell_groups, workers_forked
 from appliance.ray.forks.leftovers import end_groups
 from appliance.spec import RuntimeSpec

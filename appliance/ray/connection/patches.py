@@ -6,7 +6,6 @@
     services.start_api_server            no dashboard, and no process for usage statistics
     ray_constants.SETUP_WORKER_FILENAME  workers are forked by a server that has loaded the code
     random, in each module of Ray        a generator that is not the program's
-    RemoteFunction, ActorClass._remote   without agents: refuse a runtime environment of one task
 
 They save half of the time of a start, keep other hosts from the ports of Ray, and let it outlive a
 signal to the group of the user's process. None is needed to run: with ``runtime.fast_start: false``
@@ -15,20 +14,17 @@ Ray starts by its public interface, and so it does where a release of Ray lacks 
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from ray.actor import ActorClass
-from ray.remote_function import RemoteFunction
-
-from waferstream.core.errors import ConfigError
+from appliance.ray.forks.worker_launcher import NO_AGENTS
 
 NAMES = (
     ("ray._private.parameter", "RayParams"),
@@ -96,8 +92,10 @@ def patched(
         return environment
 
     def start(command: list[str], **options: Any) -> Any:
-        own = command if needs_agents else _without_agents(command)
-        process = popen(own, process_group=0, **options)
+        if not needs_agents:
+            command = _without_agents(command)
+            options["env"] = {**options.get("env", os.environ), NO_AGENTS: "1"}
+        process = popen(command, process_group=0, **options)
         process_started(process)
         return process
 
@@ -112,36 +110,6 @@ def patched(
         for (module, name), value in zip(NAMES, changed, strict=True):
             stack.enter_context(mock.patch.object(import_module(module), name, value))
         yield lambda: not needs_agents
-
-
-@contextmanager
-def environments_refused() -> Iterator[None]:
-    """Let tasks and actors with a runtime environment of their own fail in the block.
-
-    A raylet without agents waits for one that would prepare it, ends, and all roles with it.
-    """
-    with ExitStack() as stack:
-        for kind in (RemoteFunction, ActorClass):
-            checked = _without_environment(kind._remote)
-            stack.enter_context(mock.patch.object(kind, "_remote", checked))
-        yield
-
-
-def _without_environment(submit: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(submit)
-    def checked(*given: Any, **options: Any) -> Any:
-        if environment := options.get("runtime_env"):
-            raise ConfigError(
-                "a task of a Ray that has no agents can have no environment of its own",
-                code="runtime-env-without-agents",
-                where="runtime_env",
-                value=dict(environment),
-                rule="none, while runtime.fast_start is true and runtime.metrics false",
-                remedy="set runtime.fast_start: false, or start Ray and use runtime.address: auto",
-            )
-        return submit(*given, **options)
-
-    return checked
 
 
 def workers_script() -> Path:

@@ -29,7 +29,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from appliance.ray.forks.leftovers import end_below, end_groups
-from appliance.ray.forks.worker_launcher import ADDRESS, SERVER_WORD, send
+from appliance.ray.forks.worker_launcher import ADDRESS, NO_AGENTS, SERVER_WORD, send
 
 LAUNCHER = Path(__file__).with_name("worker_launcher.py")
 """The script that Ray runs in place of its own to start a worker."""
@@ -108,6 +108,9 @@ class Server:
 
 
 _current: Server | None = None
+
+_of_worker = ExitStack()
+"""What lasts as long as a worker."""
 
 
 @contextmanager
@@ -369,6 +372,10 @@ def _become_worker(request: dict[str, Any], streams: Sequence[int]) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, request["niceness"])
         Path("/proc/self/oom_score_adj").write_text(request["oom_score"])
     sys.argv = request["words"]
+    if os.environ.pop(NO_AGENTS, ""):
+        from appliance.ray.forks.environments import environments_refused  # noqa: PLC0415  (Ray)
+
+        _of_worker.enter_context(environments_refused())
     np.random.seed()  # as in a process that has just imported it
     runpy.run_path(sys.argv[0], run_name="__main__")
 

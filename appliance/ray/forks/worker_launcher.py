@@ -20,6 +20,9 @@ from pathlib import Path
 ADDRESS = "WAFERSTREAM_FORK_SERVER"
 """Environment variable with the fork server's name in the abstract namespace, and Ray's script."""
 
+NO_AGENTS = "WAFERSTREAM_NO_AGENTS"
+"""Environment variable of a worker whose raylet has no agents, which prepare environments."""
+
 SERVER_WORD = "--fork-server="
 """Beginning of the first word on a joined Ray, before the fork server's name."""
 

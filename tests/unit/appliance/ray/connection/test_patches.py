@@ -7,16 +7,12 @@ import time
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any
 
 import pytest
-import ray
 
 from appliance.ray.connection import connection, patches
 from appliance.spec import RuntimeSpec
-from tests.support.errors import raises
 from tests.support.host.processes import descendants, wait_for_end
-from waferstream.core.errors import ConfigError
 
 _NODE = 28 * "ab"
 
@@ -91,18 +87,6 @@ def test_raylet_without_agents_finds_their_ports_and_outlives_no_placeholder(
             time.sleep(0.02)
         parent.kill()
     assert wait_for_end(placeholders) == set()
-
-
-class Counter:
-    """An actor of the program's."""
-
-
-@pytest.mark.parametrize("declared", [ray.remote(wait_for_end), ray.remote(Counter)])
-def test_environment_of_one_task_is_refused_without_agents(declared: Any) -> None:
-    """The raylet would end half a minute later, and the trained weights be lost."""
-    other = declared.options(runtime_env={"env_vars": {"A": "1"}})
-    with patches.environments_refused(), raises(ConfigError, "runtime-env-without-agents"):
-        other.remote()
 
 
 def test_a_release_without_a_name_starts_plainly(
