@@ -22,6 +22,12 @@ from typing import Any
 _ECHO_S = 0.5
 """Within this time, equal signals have one cause: timeout(1) signals a process and its group."""
 
+_AGAIN_S = 0.01
+"""After this time a destructor or a callback has ended."""
+
+_ACTION_BYTES = 256
+"""What sigaction(2) describes a handler in: 152 bytes on x86-64, at most as many elsewhere."""
+
 _Handler = Callable[[int, FrameType | None], Any]
 _Found = _Handler | int | None
 """What signal.signal returns: a function, SIG_DFL or SIG_IGN, or None."""
@@ -91,10 +97,10 @@ def raising() -> Iterator[None]:
     arrivals = _Arrivals()
 
     def raise_new(number: int, frame: FrameType | None) -> None:
-        if not arrivals.is_echo(number):
+        if _comes_again(number) or not arrivals.is_echo(number):
             interrupt(number, frame)
 
-    with _handled_by(raise_new):
+    with _raising_again(), _handled_by(raise_new):
         yield
 
 
@@ -103,8 +109,13 @@ def deferred(seconds: float | None = None) -> Iterator[None]:
     """Handle signals after the block, which must not be cut in two, with the previous handlers.
 
     Handlers that the block itself sets are dropped. With ``seconds`` the process ends if the block
-    takes longer than that after a signal.
+    takes longer than that after a signal. In another thread than the first one no signal waits, and
+    those handlers are dropped that were set without Python, as Ray does.
     """
+    if threading.current_thread() is not threading.main_thread():
+        with _dropping_handlers_of_c():
+            yield
+        return
     arrived: list[int] = []
 
     with ExitStack() as timers:
@@ -131,8 +142,10 @@ def ended_within(seconds: float) -> Iterator[None]:
     arrived: dict[int, threading.Timer] = {}
 
     def end(number: int, frame: FrameType | None) -> None:
-        if not arrived:
+        is_first = not arrived
+        if is_first:
             arrived[number] = _started(seconds, lambda: _end_process(number))
+        if _comes_again(number) or is_first:
             interrupt(number, frame)
 
     try:
@@ -213,7 +226,7 @@ class Grace:
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         is_asked = self._number is not None
-        if self._is_over or not self._has_begun:
+        if self._is_over or not self._has_begun or number in _swallowed:
             _pass_on(self._before, number, frame)
         elif self._arrivals.is_echo(number) or (is_asked and number == signal.SIGHUP):
             return  # a terminal that closes does not take the time of a step that is to be saved
@@ -247,6 +260,56 @@ class _Arrivals:
             self._times[number] = now
             return False
         return number == signal.SIGHUP or now - self._times[number] < _ECHO_S
+
+
+_swallowed: set[int] = set()
+"""Signals whose exception nobody has got yet."""
+
+
+def _comes_again(number: int) -> bool:
+    """Return whether the exception of a signal was swallowed, and forget that."""
+    is_known = number in _swallowed
+    _swallowed.discard(number)
+    return is_known
+
+
+@contextmanager
+def _raising_again() -> Iterator[None]:
+    """Send a signal of the block once more where Python swallows its exception.
+
+    A destructor, and a callback of a weak reference, as imports have, can raise nothing.
+    """
+    before = sys.unraisablehook
+
+    def send_again(found: Any) -> None:
+        if not isinstance(found.exc_value, KeyboardInterrupt):
+            before(found)
+            return
+        number = _number_of(found.exc_value)
+        _swallowed.add(number)
+        _started(_AGAIN_S, lambda: os.kill(os.getpid(), number))
+
+    sys.unraisablehook = send_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+@contextmanager
+def _dropping_handlers_of_c() -> Iterator[None]:
+    """Put back what the kernel calls for each signal, unless Python has changed that meanwhile."""
+    sigaction = ctypes.CDLL(None).sigaction
+    before = {number: signal.getsignal(number) for number in _KINDS}
+    actions = {number: ctypes.create_string_buffer(_ACTION_BYTES) for number in _KINDS}
+    for number, action in actions.items():
+        sigaction(int(number), None, action)
+    try:
+        yield
+    finally:
+        for number, action in actions.items():
+            if signal.getsignal(number) == before[number]:
+                sigaction(int(number), action, None)
 
 
 @contextmanager

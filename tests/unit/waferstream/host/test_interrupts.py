@@ -1,5 +1,6 @@
 """Signals are raised at once, after a block, or when the current work had its time."""
 
+import ctypes
 import signal
 import subprocess
 import sys
@@ -71,6 +72,37 @@ def test_deferred_signal_is_raised_after_the_block(
         work()
     assert done
     assert signal.getsignal(number) == interrupt
+
+
+def test_deferred_in_a_thread_drops_handlers_that_python_does_not_know() -> None:
+    """Ray, which starts in a thread, sets one that prints a stack and ends the process."""
+
+    def work() -> None:
+        with deferred():
+            ctypes.CDLL(None).signal(int(signal.SIGTERM), ctypes.c_void_p(signal.SIG_IGN))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    with pytest.raises(Terminated):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("block", [raising, lambda: ended_within(60)])
+def test_signal_that_a_destructor_swallows_is_raised_again(
+    block: Callable[[], AbstractContextManager[None]],
+) -> None:
+    class Swallowing:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def work() -> None:
+        with block():
+            Swallowing()
+            time.sleep(20)
+
+    with raising(), pytest.raises(Terminated):
+        work()
 
 
 def test_grace_lets_the_work_end() -> None:
