@@ -87,6 +87,8 @@ def record_step(
     with noted_rows(rows):
         recorded = _record_layers(session, call, size, for_all_sizes, layers)
     assert recorded.recording is not None, "it has just been made"
+    for_all_sizes = for_all_sizes and not recorded.recording.by_torch
+    layers = layers if for_all_sizes else None
 
     @once
     def of_size(size: int) -> Recording:

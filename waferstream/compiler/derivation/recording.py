@@ -10,7 +10,9 @@ One sample is no value of that symbol: torch treats an extent of one in its own 
 tensors are contiguous, so that ``F.linear`` rounds once instead of twice, and Python's branches on
 a single sample are not seen. So a step that runs on one sample is recorded again for that size. A
 step that is recorded at one size only is recorded again for the whole batch, since what a loss
-reduces over the batch shows in a comparison (waferstream.compiler.results.two_sizes).
+reduces over the batch shows in a comparison (waferstream.compiler.results.two_sizes). So is one in
+which torch itself takes the samples as a number: ``interpolate``, ``lstm`` and ``gru`` read all
+extents of a tensor in C++, which knows no symbols.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from waferstream.compiler.capture.capture import Step, Taken, capture
@@ -61,6 +64,7 @@ class Recording:
     captured: Captured
     size: int
     shapes: ShapeEnv | None = None  # where the samples are a symbol
+    by_torch: bool = False  # whether torch itself has taken the samples as a number
     depth: Depth | None = None  # where few layers were recorded
     of_size: Callable[[int], Recording] | None = None  # records the step at another size
 
@@ -73,7 +77,7 @@ class Recording:
             ApplianceCompilationError: The recording does not hold for this size.
         """
         is_other = size == 1 if self.shapes is not None else size != self.size
-        if is_other and self.of_size is not None:
+        if (is_other or self.by_torch) and self.of_size is not None:
             return self.of_size(size).at(size)
         captured = self._shallow_at(size)
         return captured if self.depth is None else deepened(captured, *self.depth)
@@ -141,14 +145,32 @@ def record(
     if not for_all_sizes or size == 1:
         captured = capture(step, model, inputs, precision, buffers, taken=taken)
         return Recording(captured, size)
-    shapes = ShapeEnv(duck_shape=True)
+    shapes, extents = ShapeEnv(duck_shape=True), _Extents()
+
+    def watched(batch: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        with extents:
+            return step(batch)
+
     try:
-        captured = capture(step, model, inputs, precision, buffers, shapes, taken)
+        captured = capture(watched, model, inputs, precision, buffers, shapes, taken)
     except ApplianceCompilationError as error:
         if error.code == "traced-step-failed":
             error.remedy = _REMEDY
         raise
-    return Recording(captured, size, shapes)
+    return Recording(captured, size, shapes, by_torch=extents.were_read)
+
+
+class _Extents(TorchDispatchMode):
+    """A mode that notes whether C++ code of torch reads the extents of a tensor as numbers.
+
+    What Python reads is a symbol, and asks for no op.
+    """
+
+    were_read = False
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.were_read |= op is torch.ops.aten.size.default
+        return op(*args, **kwargs or {})
 
 
 def _copied(captured: Captured) -> Captured:

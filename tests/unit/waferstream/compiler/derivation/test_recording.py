@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import fx
+from torch.nn import functional
 
 from tests.support.errors import raises
 from tests.support.models.tiny_models import SIZES, TINY_MODELS
@@ -156,6 +157,18 @@ def test_recording_asks_for_another_one_of_one_sample() -> None:
     assert not asked
     assert lines(recording.at(1)) == lines(recorded(model, 1, for_all_sizes=False).at(1))
     assert asked == [1]
+
+
+def test_recording_asks_for_another_one_where_torch_takes_the_samples_as_a_number() -> None:
+    """Its C++ reads extents, which is no decision of the user's Python."""
+
+    def of_size(size: int) -> Recording:
+        return recorded(model, size, for_all_sizes=False)
+
+    model = Changed(lambda x: functional.interpolate(x[:, None], size=4, mode="linear")[:, 0])
+    recording = replace(recorded(model, 4), of_size=of_size)
+    for size in (4, 6):
+        assert lines(recording.at(size)) == lines(of_size(size).at(size))
 
 
 def test_recording_of_one_size_asks_for_any_other() -> None:
