@@ -201,6 +201,12 @@ TERMS: dict[str, Loss] = {
     "class weights beside a term": lambda s, b, _: F.cross_entropy(
         s.flatten(0, 1), b["labels"].flatten(), torch.arange(1.0, CLASSES + 1)
     ) + 0.1 * per_sample(s).mean(),
+    "smoothed with class weights": lambda s, b, _: F.cross_entropy(
+        s.flatten(0, 1),
+        b["labels"].flatten(),
+        torch.arange(1.0, CLASSES + 1),
+        label_smoothing=0.1,
+    ),
     "stacked": lambda s, b, _: torch.stack([mean(s, b), per_sample(s).mean()]).sum(),
     "mean of a list": lambda s, b, _: torch.stack([mean(s, b), per_sample(s).mean()]).mean(),
 }  # fmt: skip

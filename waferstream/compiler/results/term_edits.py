@@ -151,12 +151,14 @@ def backward_of(node: fx.Node) -> list[fx.Node]:
 
 
 def entering(backward: Collection[fx.Node]) -> list[fx.Node]:
-    """Return the gradients that the backward pass of a value starts from."""
+    """Return the gradients that the backward pass of a value starts from; no constants."""
     read = (operand for node in backward for operand in node.all_input_nodes)
     return [
         operand
         for operand in dict.fromkeys(read)
-        if operand not in backward and (operand.meta["backward"] or operand.meta["seed"])
+        if operand not in backward
+        and operand.op == "call_function"
+        and (operand.meta["backward"] or operand.meta["seed"])
     ]
 
 
