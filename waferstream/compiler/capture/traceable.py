@@ -8,6 +8,8 @@ compare. Here such a variance gives NaN, which ends the run like any other loss 
 ``cross_entropy`` and ``nll_loss`` take class numbers in every integer type: programs for the real
 machine send them in 32 bits.
 
+What a function writes to ``out=``, it returns and a copy writes.
+
 ``ctc_loss`` is that of ``waferstream.compiler.capture.ctc``, and ``masked_select`` of labels waits
 for it (``waferstream.compiler.capture.selected_labels``). Rows that a program takes apart and
 joins again stay together (``waferstream.compiler.capture.kept_rows``).
@@ -27,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -52,6 +54,8 @@ class TraceableForms(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if isinstance((kwargs or {}).get("out"), torch.Tensor) and not torch.is_grad_enabled():
+            return _copied_to(func, *args, **kwargs)
         if func in _LOSSES_OF_CLASSES:
             return _with_long_target(func, *args, **kwargs or {})
         if func is functional.gaussian_nll_loss:
@@ -60,10 +64,9 @@ class TraceableForms(TorchFunctionMode):
             return ctc_loss(*args, **kwargs or {})
         if func in (torch.masked_select, torch.Tensor.masked_select) and can_select(*args):
             return SelectedLabels(*args)
-        if getattr(func, "__name__", None) == "lstm":
-            with without_onednn():
-                return func(*args, **kwargs or {})
-        return func(*args, **kwargs or {})
+        is_lstm = getattr(func, "__name__", None) == "lstm"
+        with without_onednn() if is_lstm else nullcontext():
+            return func(*args, **kwargs or {})
 
 
 @contextmanager
@@ -82,6 +85,12 @@ def without_onednn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+def _copied_to(func: Any, *args: Any, out: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    """Write what a function returns to a tensor, as ``out=`` does, which a graph does not say."""
+    result = func(*args, **kwargs)
+    return (out if out.shape == result.shape else out.resize_(result.shape)).copy_(result)
 
 
 def _with_long_target(

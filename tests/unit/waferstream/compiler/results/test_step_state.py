@@ -111,6 +111,12 @@ def use_in_loss(net: Stateful, hidden: torch.Tensor) -> None:
     hidden.add_(net.average)
 
 
+def write_out(net: Stateful, hidden: torch.Tensor) -> None:
+    with torch.no_grad():
+        torch.add(net.average, 1, out=net.average)
+    hidden.add_(net.average)
+
+
 def draw(net: Stateful, hidden: torch.Tensor) -> None:
     net.average.uniform_()
 
@@ -138,6 +144,7 @@ def reshape(net: Stateful, hidden: torch.Tensor) -> None:
     ("act", "code"),
     [
         (use_in_loss, "state-in-gradient"),
+        (write_out, "state-in-gradient"),
         (draw, "state-in-random-op"),
         (normalize, "state-read-on-host"),
         (branch, "state-read-on-host"),
