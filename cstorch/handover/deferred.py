@@ -98,7 +98,7 @@ class Deferred(torch.Tensor):
             args, kwargs = _early((args, kwargs))
             return func(*args, **kwargs)
         if func in _BACKWARD:
-            pending[0].tape.backward(pending[0])
+            _backward(*args, **kwargs)
             return None
         args, kwargs = known((args, kwargs))
         return pending[0].tape.note(func, args, kwargs)
@@ -123,6 +123,44 @@ class Deferred(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _early(self).__reduce_ex__(protocol)
+
+
+def _backward(
+    tensors: Any,
+    gradients: Any = None,
+    retain_graph: bool | None = None,  # noqa: ARG001  (a step has one backward pass)
+    create_graph: bool = False,  # noqa: ARG001
+    inputs: Any = None,
+    **named: Any,
+) -> None:
+    """Note a backward pass, with the arguments of ``Tensor.backward`` or of autograd's function.
+
+    It begins at one loss: the sum of the tensors, each times its gradient if that is given.
+
+    Raises:
+        ApplianceCompilationError: It leaves out parameters.
+    """
+    if inputs is not None:
+        raise ApplianceCompilationError(
+            "a backward pass must reach all parameters",
+            code="backward-to-some",
+            where=calling_line(),
+            value="inputs=...",
+            rule="gradients of a step are those of its loss by every parameter that is trained",
+            remedy="set requires_grad_(False) on the other parameters before the model is called",
+        )
+    gradients = named.get("gradient", named.get("grad_tensors", gradients))
+    roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    given = [gradients] * len(roots) if gradients is None else gradients
+    starts = [given] if isinstance(given, torch.Tensor) else given
+    losses: list[Any] = [
+        root if start is None else (root * start).sum()
+        for root, start in zip(roots, starts, strict=True)
+    ]
+    loss = losses[0]
+    for other in losses[1:]:
+        loss = loss + other
+    loss.tape.backward(loss)
 
 
 def is_pending(value: object) -> bool:

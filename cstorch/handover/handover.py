@@ -15,6 +15,7 @@ from cstorch import amp
 from cstorch.compile import compile
 from cstorch.current import existing_backend, replace_backend
 from cstorch.handover.batches import HandedBatches
+from cstorch.handover.between import Between
 from cstorch.handover.constants import Constants
 from cstorch.handover.outlines import Outlines
 from cstorch.handover.recorder import Tape
@@ -112,7 +113,7 @@ class Handover:
             if not (self.model.training and torch.is_grad_enabled()):
                 return self._own(*args, **kwargs)
             if self._tape is None:
-                self._tape = Tape(self._outlines, self._wait_for_update)
+                self._tape = Tape(self._outlines, Between(self.model), self._wait_for_update)
             with self._own_function():
                 return self._tape.call_model(self._own, *self._arguments(args, kwargs))
 
@@ -140,8 +141,7 @@ class Handover:
                 rule="MemoryX keeps no gradients between steps",
                 remedy="call optimizer.zero_grad() in every step",
             )
-        for parameter in trained:
-            parameter.grad = pending_gradient(parameter)
+        self._tape.between.note_backward()
         self._waiting.enter_context(recorded_clipping(self.model, self._tape))
 
     def _before_update(
@@ -153,8 +153,9 @@ class Handover:
         closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
         loss = closure() if closure is not None else None
         self._waiting.close()
+        tape = self._taped()
         self._clear()
-        self._run()
+        self._run(tape)
         self._clear()
         return (args[:1], {"closure": lambda: loss} if closure is not None else {})
 
@@ -169,16 +170,25 @@ class Handover:
         for parameter in self.model.parameters():
             parameter.grad = None
 
-    def _run(self) -> None:
+    def _taped(self) -> Tape:
+        """Return the tape of the step that is to run, and begin another one with the next call."""
         tape, self._tape = self._tape, None
         if tape is None or not tape.has_loss:
             raise ProgramOrderError(
                 "an optimizer that was handed over must be stepped after a backward pass",
                 code="update-without-backward",
                 where=calling_line(),
-                rule="its gradients come from loss.backward() of what the model has returned",
-                remedy="call model(...) and loss.backward() before it",
+                rule="its gradients come from loss.backward() of what the model returns in "
+                "training; its parts, and the model in evaluation, compute in this process",
+                remedy="call model(...) and loss.backward() before it"
+                if self.model.training
+                else "call model.train() before the loop, then .eval() of the parts that are "
+                "to compute as in evaluation",
             )
+        tape.between.check_update()
+        return tape
+
+    def _run(self, tape: Tape) -> None:
         if existing_backend() is not self.backend:
             raise ProgramOrderError(
                 "a loop goes on after the end of its cluster",

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from cstorch.handover.between import Between
 from cstorch.handover.deferred import Deferred, is_pending, read_too_early
 from cstorch.handover.outlines import Outlines
 from cstorch.handover.tape import (
@@ -41,11 +42,12 @@ _LARGEST_FIXED = 4096
 class Tape:
     """The calls of a step, up to ``optimizer.step()``."""
 
-    def __init__(self, outlines: Outlines, started: Callable[[], None]) -> None:
+    def __init__(self, outlines: Outlines, between: Between, started: Callable[[], None]) -> None:
         self.inputs: list[torch.Tensor] = []
         self.beside: set[int] = set()
         """The inputs that no call of the model takes."""
         self.has_run = False
+        self.between = between
         self._outlines, self._started = outlines, started
         self._calls: list[NotedCall] = []
         self._after: list[NotedCall] = []
@@ -59,6 +61,7 @@ class Tape:
 
     def call_model(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Note a call of the model; return what it returns, with deferred tensors."""
+        self.between.check_call()
         returned = self._add(forward, args, kwargs, self._outlines.of_model(forward, args, kwargs))
         self.beside -= {x.number for x in self._calls[-1].leaves if isinstance(x, Input)}
         return returned
@@ -71,15 +74,17 @@ class Tape:
         return self._add(function, args, kwargs, self._outlines.of_call(function, args, kwargs))
 
     def backward(self, loss: Deferred) -> None:
-        if self._losses:
+        if self._losses and self.between.holds_gradients:
             raise ApplianceCompilationError(
                 "gradients of several backward passes are added up",
                 code="handed-over-accumulation",
                 where=calling_line(),
                 rule="the cluster cuts a batch of any size in micro-batches, and adds them up",
-                remedy="let the loader yield the whole batch, with gradient accumulation of 1",
+                remedy="let the loader yield the whole batch, with gradient accumulation of 1, and "
+                "add losses of one batch before the backward pass",
             )
-        self._losses.append(loss.number)
+        self._clips.clear()  # those of a step that was left out, whose gradients were cleared
+        self._losses[:] = [loss.number]
         self._started()
 
     def clip_norm(self, max_norm: float) -> None:

@@ -159,6 +159,16 @@ class Remote:
         before, self._digest = self._digest, _digest(self.plain)
         return before != self._digest
 
+    def mark(self) -> bytes | None:
+        """Return what tells a later write to the storage; None while nobody has read it."""
+        return None if self._digest is None else _digest(self.plain)
+
+    def is_written_since(self, mark: bytes | None) -> bool:
+        """Return whether the storage was written to after ``mark`` was taken."""
+        if self._digest is None:
+            return False
+        return _digest(self.plain) != (self._digest if mark is None else mark)
+
 
 class _RemoteFunctions:
     """What remote parameters and their aliases have in common."""

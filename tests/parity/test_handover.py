@@ -81,6 +81,53 @@ def test_autocast_of_the_loop_takes_part() -> None:
     assert_close(train(True, autocast=True), train(False, autocast=True), 1e-2)
 
 
+def of_half(loss: torch.Tensor, _: torch.Tensor) -> None:
+    loss.backward(torch.tensor(0.5))
+
+
+def of_each_sample(_: torch.Tensor, output: torch.Tensor) -> None:
+    (output.logsumexp(dim=1)).backward(gradient=torch.linspace(0, 1, len(output)))
+
+
+def of_two(loss: torch.Tensor, output: torch.Tensor) -> None:
+    torch.autograd.backward([loss, output.square().mean()], [None, torch.tensor(0.1)])
+
+
+@pytest.mark.parametrize("begin", [of_half, of_each_sample, of_two])
+def test_a_backward_pass_begins_where_the_loop_says(begin: Any) -> None:
+    def weights(hands_over: bool) -> list[Any]:
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+        handover = cstorch.hand_over(net, optimizer, cluster=LOCAL) if hands_over else None
+        for inputs, targets in batches()[:2]:
+            optimizer.zero_grad()
+            output = net(inputs)
+            begin(functional.cross_entropy(output, targets), output)
+            optimizer.step()
+        if handover is not None:
+            handover.end()
+        return [parameter.detach() for parameter in net.parameters()]
+
+    assert_close(weights(True), weights(False), 1e-5)
+
+
+def test_a_step_may_be_left_out_after_its_backward_pass() -> None:
+    def weights(hands_over: bool) -> list[Any]:
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+        handover = cstorch.hand_over(net, optimizer, cluster=LOCAL) if hands_over else None
+        for index, (inputs, targets) in enumerate(batches()[:3]):
+            optimizer.zero_grad()
+            functional.cross_entropy(net(inputs), targets).backward()
+            if index != 1:
+                optimizer.step()
+        if handover is not None:
+            handover.end()
+        return [parameter.detach() for parameter in net.parameters()]
+
+    assert_close(weights(True), weights(False), 1e-5)
+
+
 def test_the_model_is_evaluated_with_the_newest_weights() -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

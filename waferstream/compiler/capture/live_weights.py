@@ -19,7 +19,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils._python_dispatch import _disable_current_modes
 
 from waferstream.compiler.capture.autocast import autocast
-from waferstream.compiler.capture.capture_errors import line_of_node
+from waferstream.compiler.capture.capture_errors import calling_line, line_of_node
 from waferstream.compiler.capture.node_marks import node_of, running_graph
 from waferstream.compiler.capture.parameter_hooks import hook_like, hooks_of, refuse_new_hooks
 from waferstream.compiler.ops import op_name
@@ -114,11 +114,14 @@ class PendingGradient(torch.Tensor):
         if func in _OF_ZERO_GRAD:
             return None
         raise ApplianceCompilationError(
-            "a gradient of an earlier step is read",
+            "a gradient is read or changed outside of the step that computes it",
             code="gradient-of-earlier-step",
-            where=getattr(func, "__name__", None),
-            rule="MemoryX keeps no gradients between steps",
-            remedy="read p.grad in the traced step, after loss.backward()",
+            where=calling_line(),
+            value=getattr(func, "__name__", None),
+            rule="MemoryX has the gradients, and keeps none between steps",
+            remedy="change a gradient in a function that parameter.register_hook(...) calls, or "
+            "in a step of cstorch.trace, after loss.backward(); let one optimizer have all "
+            "parameters",
         )
 
 

@@ -97,9 +97,10 @@ def test_gradients_are_no_sum_over_batches(loop: Loop) -> None:
 def test_gradients_cannot_be_read_and_must_be_cleared(loop: Loop) -> None:
     loop.net(loop.batch).square().mean().backward()
     weight = next(loop.net.parameters())
-    with raises(ApplianceCompilationError, "gradient-of-earlier-step"):
+    with raises(ApplianceCompilationError, "gradient-of-earlier-step") as caught:
         assert weight.grad is not None
         weight.grad.norm()
+    assert "test_handover.py" in str(caught.value.where)
     loop.optimizer.step()
     with raises(ApplianceCompilationError, "gradients-not-cleared"):
         loop.step()
@@ -109,6 +110,53 @@ def test_weights_are_used_in_the_model_alone(loop: Loop) -> None:
     penalty = sum(parameter.square().sum() for parameter in loop.net.parameters())
     with raises(ApplianceCompilationError, "weight-outside-forward"):
         loop.net(loop.batch).square().mean() + penalty
+
+
+def test_a_backward_pass_reaches_all_parameters(loop: Loop) -> None:
+    loss = loop.net(loop.batch).sum()
+    with raises(ApplianceCompilationError, "backward-to-some"):
+        loss.backward(inputs=[loop.net.bias])
+
+
+def without(loop: Loop) -> None:
+    loop.net.bias.grad = None
+
+
+def with_another(loop: Loop) -> None:
+    loop.net.bias.grad = torch.ones(2)
+
+
+def with_none(loop: Loop) -> None:
+    loop.optimizer.zero_grad(set_to_none=False)
+
+
+@pytest.mark.parametrize("change", [without, with_another, with_none])
+def test_gradients_stay_until_the_update(loop: Loop, change: Any) -> None:
+    loop.net(loop.batch).sum().backward()
+    change(loop)
+    with raises(ApplianceCompilationError, "gradient-replaced"):
+        loop.optimizer.step()
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_weights_stay_from_the_call_of_the_model_to_the_update(loop: Loop, is_read: bool) -> None:
+    loop.step()
+    loop.optimizer.zero_grad()
+    if is_read:
+        loop.net.bias.sum().item()
+    loss = loop.net(loop.batch).sum()
+    with torch.no_grad():
+        loop.net.bias.add_(1)
+    loss.backward()
+    with raises(ApplianceCompilationError, "weight-written-in-step") as caught:
+        loop.optimizer.step()
+    assert caught.value.value == "bias"
+
+
+def test_the_model_is_called_with_its_own_parameters(loop: Loop) -> None:
+    half = {"weight": loop.net.weight * 0.5}
+    with raises(ApplianceCompilationError, "parameters-replaced-in-step"):
+        torch.func.functional_call(loop.net, half, (loop.batch,))
 
 
 def test_an_update_needs_a_backward_pass(loop: Loop) -> None:
