@@ -76,7 +76,7 @@ def _split(
     if not named:
         raise _no_batch(batch)
     target = named.pop(_target_of(named)) if has_loss else None
-    return ([batch], {}, target) if _takes_whole(model, named) else ([], named, target)
+    return ([batch], {}, target) if takes_whole(model, named) else ([], named, target)
 
 
 def _named_parts(batch: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _no_batch(batch: Any) -> ConfigError:
     )
 
 
-def _takes_whole(model: nn.Module, named: dict[str, Any]) -> bool:
+def takes_whole(model: nn.Module, named: Mapping[str, Any]) -> bool:
     """Return whether a model needs a single argument, which has none of the names in a batch."""
     needed = _names_of_needed(model)
     return len(needed) == 1 and needed[0] not in named

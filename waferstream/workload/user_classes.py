@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from cstorch.model_output import loss_in
+from cstorch.trainer.batch import takes_whole
 from waferstream.core.errors import ConfigError, WaferStreamError, did_you_mean
 from waferstream.core.user_code import import_class
 
@@ -178,7 +179,7 @@ _NAME_THE_LOSS = "name the loss: model: {loss: {class: torch.nn:CrossEntropyLoss
 def _check_takes(model: nn.Module, batch: Any) -> None:
     """Refuse a batch that does not fit the signature of a model that returns its loss."""
     args = batch if isinstance(batch, tuple | list) else ()
-    kwargs = batch if isinstance(batch, Mapping) else {}
+    kwargs = batch if isinstance(batch, Mapping) and not _is_whole(model, batch) else {}
     signature = inspect.signature(model.forward)
     try:
         signature.bind(*args, **kwargs) if args or kwargs else signature.bind(batch)
@@ -196,11 +197,16 @@ def _check_takes(model: nn.Module, batch: Any) -> None:
 def _call(model: nn.Module, batch: Any) -> Any:
     """Call a model with the entries of a batch: by name, in order, or with the batch itself."""
     match batch:
-        case Mapping():
+        case Mapping() if not _is_whole(model, batch):
             return model(**batch)
         case tuple() | list():
             return model(*batch)
     return model(batch)
+
+
+def _is_whole(model: nn.Module, batch: Mapping[str, Any]) -> bool:
+    """Return whether a model takes several entries as one argument, which has another name."""
+    return len(batch) > 1 and takes_whole(model, batch)
 
 
 def _split(model: nn.Module, batch: Any) -> tuple[Any, list[Any]]:

@@ -123,6 +123,17 @@ def test_model_without_loss_returns_a_scalar() -> None:
             compute_loss(Pair(), None, batch)
 
 
+class OfMapping(nn.Module):
+    """A model that takes a batch as it is, and returns its loss."""
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return batch["a"].sum() + batch["b"].sum()
+
+
+def test_model_of_one_argument_takes_a_mapping_without_its_name_as_a_whole() -> None:
+    assert compute_loss(OfMapping(), None, {"a": torch.ones(2), "b": torch.ones(1)}) == 3
+
+
 class Scored(nn.Module):
     """A model that returns what it is given."""
 
