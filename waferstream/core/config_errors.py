@@ -92,12 +92,19 @@ def unreadable(path: Path, error: OSError) -> ConfigError:
         code="file-not-readable",
         where=str(path),
         value=error.strerror,
-        remedy=_nearest_file(path) if isinstance(error, FileNotFoundError) else None,
+        remedy=_other_file(path),
     )
 
 
-def _nearest_file(path: Path) -> str:
-    """Return the remedy for a file that is not there."""
+def _other_file(path: Path) -> str | None:
+    """Return the remedy for a file that is not there, or is a folder."""
+    if (path / "config.json").exists():
+        return (
+            f"of a model of transformers: waferstream checkpoint convert-config {path}/config.json "
+            "--src-fmt hf --tgt-fmt cs-current --model FAMILY"
+        )
+    if path.exists():
+        return None
     guess = did_you_mean(str(path), map(str, path.parent.glob(f"*{path.suffix}")))
     return guess or "correct the path"
 

@@ -74,6 +74,7 @@ def capture_step(params: Params, backend: Backend) -> CapturedStep:
             where=missing,
             value="missing",
             rule="a simulation predicts training steps",
+            remedy="`waferstream config pull gpt2_small` copies a file that has optimizer and fit",
         )
     batch = example_batch(init, fit.train_dataloader)
     path = _cache_file(params.trainer, backend, batch)

@@ -282,6 +282,15 @@ def test_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
             load_yaml(path)
 
 
+def test_folder_of_transformers_is_refused_with_the_command_that_converts_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with raises(ConfigError, "file-not-readable") as caught:
+        load_yaml(tmp_path)
+    assert f"convert-config {tmp_path}/config.json" in (caught.value.remedy or "")
+
+
 @pytest.mark.parametrize("number", ["010", "-07", "1:30", "1:30.5", "0_10", "!!int '1:30'"])
 def test_number_of_another_base_is_refused(tmp_path: Path, number: str) -> None:
     """YAML 1.1 would read 8, -7, 90, 90.5 and 8; the error names the line, and quotes help."""
