@@ -166,7 +166,9 @@ class _Extents(TorchDispatchMode):
     What Python reads is a symbol, and asks for no op.
     """
 
-    were_read = False
+    def __init__(self) -> None:
+        TorchDispatchMode.__init__(self)
+        self.were_read = False
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.were_read |= op is torch.ops.aten.size.default
