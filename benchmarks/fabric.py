@@ -18,9 +18,13 @@ from time import perf_counter
 
 import numpy as np
 
-from csnode.fabric import Defects, Fabric, Outcome, Program, kernels, run
-from csnode.fabric.collectives import broadcast_2d, chain, reduce_2d, two_phase
-from csnode.fabric.defects import random_defects
+from csnode.fabric import kernels
+from csnode.fabric.collectives.programs import broadcast_2d, reduce_2d
+from csnode.fabric.collectives.trees import chain, two_phase
+from csnode.fabric.defects import Defects, random_defects
+from csnode.fabric.program import Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import Outcome, run
 from waferstream.host.files import write_json
 from waferstream.machine.hardware.fabric import WSE2
 from waferstream.reports.benchmark import new_file, new_result, positive

@@ -19,7 +19,9 @@ from unittest.mock import patch
 from waferstream.management.door.doors import DoorSettings
 from waferstream.management.manager import planning
 from waferstream.management.model.inventory import QueueSpec
-from waferstream.management.schedule import Action, Job, Pause, Resize, Wait, decide
+from waferstream.management.schedule.actions import Action, Pause, Resize, Wait
+from waferstream.management.schedule.decide import decide
+from waferstream.management.schedule.state import Job
 from waferstream.management.server import ServerSettings, running
 
 _ENOUGH = 0.9

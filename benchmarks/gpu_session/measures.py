@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.gpu_session.loops import Run
 from benchmarks.streaming.workload import Workload
 from csnode.devices import DeviceName
-from waferstream.baselines.gpu import A100_80, B200, H100, H200
+from waferstream.baselines.gpu.chips import A100_80, B200, H100, H200
 from waferstream.core.units import MIB
 
 Kind = Literal["kernel", "copy"]

@@ -30,7 +30,9 @@ from benchmarks.queue.figures import Figures, breathing, decision_times, expecte
 from benchmarks.queue.on_slurm import fitted, measure_slurm
 from waferstream.core.errors import WaferStreamError
 from waferstream.host.files import write_json
-from waferstream.management.schedule import Action, decide, simulate
+from waferstream.management.schedule.actions import Action
+from waferstream.management.schedule.decide import decide
+from waferstream.management.schedule.simulate import simulate
 from waferstream.management.schedule.trace import MOST_JOBS, TraceJob, read_trace
 from waferstream.management.schedule.workload import Workload, at_load, uniform, workload
 from waferstream.reports.benchmark import new_file, new_result, positive

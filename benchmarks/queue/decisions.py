@@ -7,7 +7,9 @@ from random import Random
 from time import thread_time
 
 from benchmarks.queue.figures import decision_times
-from waferstream.management.schedule import Job, RunTime, Start, Usage, decide
+from waferstream.management.schedule.actions import Start
+from waferstream.management.schedule.decide import decide
+from waferstream.management.schedule.state import Job, RunTime, Usage
 from waferstream.management.schedule.workload import uniform
 
 _SYSTEMS = 192

@@ -21,8 +21,7 @@ from matplotlib.colors import to_rgba
 
 from benchmarks.queue.easy import easy_starts_s
 from waferstream.core.errors import WaferStreamError
-from waferstream.management.schedule import simulate
-from waferstream.management.schedule.simulate import Piece
+from waferstream.management.schedule.simulate import Piece, simulate
 from waferstream.management.schedule.trace import TraceJob, read_trace
 from waferstream.management.schedule.workload import at_load, uniform, workload
 from waferstream.reports import style

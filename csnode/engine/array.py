@@ -17,8 +17,9 @@ from math import prod
 import numpy as np
 import torch
 
-from csnode.fabric.collectives import Ring, paths
+from csnode.fabric.collectives import paths
 from csnode.fabric.collectives.reduce import fastest_tree
+from csnode.fabric.collectives.ring import Ring
 from csnode.fabric.collectives.trees import Tree
 from csnode.fabric.dtypes import Array
 from csnode.fabric.program import Program

@@ -13,14 +13,17 @@ import torch
 
 from csnode.engine.array import WaferArray
 from csnode.engine.spec import KernelName
-from csnode.fabric import Dtype, Fabric, Outcome, Program, Vector, kernels, run
+from csnode.fabric import kernels
 from csnode.fabric.collectives import paths
 from csnode.fabric.collectives.reduce import add_sum, add_sum_for_all
 from csnode.fabric.collectives.trees import chain
 from csnode.fabric.defects import Defects
-from csnode.fabric.dtypes import Array
+from csnode.fabric.dtypes import Array, Dtype
+from csnode.fabric.instructions import Vector
 from csnode.fabric.kernels.tiles import split
-from csnode.fabric.program import EVERYWHERE
+from csnode.fabric.program import EVERYWHERE, Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import Outcome, run
 
 _DTYPES = {torch.float16: Dtype.FP16, torch.bfloat16: Dtype.BF16}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from csnode.fabric import Dtype
+from csnode.fabric.dtypes import Dtype
 from tests.support.nightly import nightly
 from validation.closed_forms.__main__ import SWEEPS, sweep
 from validation.closed_forms.kernel_cases import Case

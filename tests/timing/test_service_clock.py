@@ -9,7 +9,8 @@ import pytest
 
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.units import PS_PER_S
-from waferstream.machine.regions import DECODERS, DRAFTS, SERVICE, Service, ServiceSpec
+from waferstream.machine.regions.published import DECODERS, DRAFTS
+from waferstream.machine.regions.service import SERVICE, Service, ServiceSpec
 from waferstream.serving.clock import ServiceClock
 
 NAME = "llama-3.1-70b"

@@ -10,7 +10,9 @@ from validation.ablations.ablation import Ablation
 from validation.families.gpu import serving_cluster, serving_rate, training_rate
 from validation.families.gpu_runs import GpuRun, gpu_run
 from validation.rows.row import Row
-from waferstream.baselines.gpu import B200, FSDP, H100, GpuClusterSpec
+from waferstream.baselines.gpu.chips import B200, H100
+from waferstream.baselines.gpu.hardware import GpuClusterSpec
+from waferstream.baselines.gpu.software import FSDP
 
 
 def _trained(change: Callable[[GpuRun], GpuRun]) -> Callable[[Row], float]:

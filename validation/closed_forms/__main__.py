@@ -15,7 +15,7 @@ from itertools import product
 from statistics import mean, median
 from typing import NamedTuple
 
-from csnode.fabric import Dtype
+from csnode.fabric.dtypes import Dtype
 from validation.closed_forms import kernel_cases
 from validation.closed_forms.kernel_cases import MACHINES, Case, Comparison
 from waferstream.host.files import write_json

@@ -12,9 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from csnode.fabric import Dtype, Fabric, kernels, run
-from csnode.fabric import collectives as programs
+from csnode.fabric import kernels
+from csnode.fabric.collectives import programs, trees
+from csnode.fabric.dtypes import Dtype
 from csnode.fabric.program import Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import run
 from validation.published_programs.products import gemv
 from waferstream.machine.hardware.fabric import WSE2, WSE3, WSE3_SIMULATOR, FabricSpec
 from waferstream.machine.kernels import Grid, collectives, masked, resident, streaming, tensors
@@ -94,7 +97,7 @@ def _collective(closed_form: LineCost, build: LineProgram) -> Comparison:
     return compare
 
 
-def _reduce(closed_form: LineCost, tree: Callable[[int], programs.Tree]) -> Comparison:
+def _reduce(closed_form: LineCost, tree: Callable[[int], trees.Tree]) -> Comparison:
     def build(fabric: Fabric, length: int, dtype: Dtype) -> Program:
         return programs.reduce(fabric, tree(fabric.columns), length, dtype)
 
@@ -108,13 +111,13 @@ def _all_reduce_cycles(spec: FabricSpec, pes: int, words: float) -> float:
 
 
 def _all_reduce_program(fabric: Fabric, length: int, dtype: Dtype) -> Program:
-    return programs.all_reduce(fabric, programs.chain(fabric.columns), length, dtype)
+    return programs.all_reduce(fabric, trees.chain(fabric.columns), length, dtype)
 
 
-chain = _reduce(collectives.chain, programs.chain)
-star = _reduce(collectives.star, programs.star)
-tree = _reduce(collectives.binomial, programs.binomial)
-two_phase = _reduce(collectives.two_phase, programs.two_phase)
+chain = _reduce(collectives.chain, trees.chain)
+star = _reduce(collectives.star, trees.star)
+tree = _reduce(collectives.binomial, trees.binomial)
+two_phase = _reduce(collectives.two_phase, trees.two_phase)
 broadcast = _collective(collectives.broadcast, programs.broadcast)
 all_reduce = _collective(_all_reduce_cycles, _all_reduce_program)
 ring_all_reduce = _collective(collectives.ring_all_reduce, programs.ring_all_reduce)

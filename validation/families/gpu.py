@@ -15,18 +15,14 @@ from validation.rows.decoders import (
 from validation.rows.gpu import PYTHIA_BATCH, PYTHIA_STEPS
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import SECONDS, in_token_unit, in_training_unit, measure
-from waferstream.baselines.gpu import (
-    DGX_A100,
-    WAFERLLM_TESTBED,
-    GpuClusterSpec,
-    model_flops_utilisation,
-    step_time,
-)
+from waferstream.baselines.gpu.clusters import DGX_A100, WAFERLLM_TESTBED
+from waferstream.baselines.gpu.hardware import GpuClusterSpec
 from waferstream.baselines.gpu.inference import (
     decode_s_per_token,
     prefill_s,
     request_s,
 )
+from waferstream.baselines.gpu.step import model_flops_utilisation, step_time
 from waferstream.machine.energy import SECONDS_PER_HOUR
 
 _CLUSTERS = {

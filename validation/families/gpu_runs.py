@@ -26,30 +26,23 @@ from validation.rows.gpu import (
     recompute_of,
 )
 from validation.rows.row import CannotPredict, Row
-from waferstream.baselines.gpu import (
+from waferstream.baselines.gpu.chips import H100, H200
+from waferstream.baselines.gpu.clusters import HOST, NETWORK_50G, NETWORK_200G, NETWORK_400G
+from waferstream.baselines.gpu.curve import training_memory
+from waferstream.baselines.gpu.hardware import GpuClusterSpec, NetworkSpec
+from waferstream.baselines.gpu.software import (
     AUTOCAST_DDP,
     DEEPSPEED,
     FSDP,
     GPT_NEOX,
     GPT_NEOX_TENSOR,
-    H100,
-    H200,
-    HOST,
     MEGATRON,
-    NETWORK_50G,
-    NETWORK_200G,
-    NETWORK_400G,
     TORCHTITAN,
     TORCHTITAN_EAGER,
     TORCHTITAN_TENSOR,
-    GpuClusterSpec,
-    NetworkSpec,
-    Parallelism,
-    Sharding,
     SoftwareSpec,
-    Workload,
-    training_memory,
 )
+from waferstream.baselines.gpu.workload import Parallelism, Sharding, Workload
 
 
 @dataclass(frozen=True)

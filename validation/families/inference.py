@@ -14,12 +14,8 @@ from validation.rows.decoders import (
 from validation.rows.kernels import fabric_of
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_token_unit
-from waferstream.machine.regions import (
-    Region,
-    decode_s_per_token,
-    end_to_end_s,
-    prefill_s,
-)
+from waferstream.machine.regions.phases import decode_s_per_token, end_to_end_s, prefill_s
+from waferstream.machine.regions.region import Region
 
 _PROGRAMS = "WaferLLM"
 """The programs that are modelled. Their paper compares them with others on the same wafer."""

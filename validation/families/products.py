@@ -18,12 +18,12 @@ from validation.rows.kernels import (
     sdk_clock_hz,
 )
 from validation.rows.row import CannotPredict, Row
-from waferstream.machine.regions import PE_COSTS, Region
 from waferstream.machine.regions.mesh import (
     alignment_cycles,
     matmul_cycles,
     mesh_matvec_cycles,
 )
+from waferstream.machine.regions.region import PE_COSTS, Region
 
 _SUMMA_RATES: Mapping[str, float] = {
     "h2d": PROGRAMS.host_in_words_per_cycle,

@@ -11,13 +11,11 @@ from validation.rows.decoders import check_one_request, decoder_name
 from validation.rows.row import CannotPredict, Row
 from validation.rows.units import in_token_unit, in_unit
 from waferstream.core.units import seconds
-from waferstream.machine.regions import (
-    DECODERS,
-    DRAFTS,
+from waferstream.machine.regions.published import DECODERS, DRAFTS, Draft
+from waferstream.machine.regions.service import (
     FIRST_SERVICE,
     SERVED_CONTEXT,
     SERVICE,
-    Draft,
     Service,
     ServiceSpec,
 )

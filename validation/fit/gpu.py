@@ -10,21 +10,17 @@ from validation.families.gpu import serving_cluster, serving_rate, training_rate
 from validation.families.gpu_runs import GpuRun, gpu_run
 from validation.fit.calibration import Constants, Fit, least_squares
 from validation.rows.row import Row
-from waferstream.baselines.gpu import (
-    A100_40,
-    A100_80,
+from waferstream.baselines.gpu.chips import A100_40, A100_80, B200, H100, H200
+from waferstream.baselines.gpu.hardware import GpuSpec
+from waferstream.baselines.gpu.software import (
     AUTOCAST_DDP,
-    B200,
     DEEPSPEED,
+    FP32_SCORE_BYTES,
     FSDP,
     GPT_NEOX_TENSOR,
-    H100,
-    H200,
     MEGATRON,
     TORCHTITAN_TENSOR,
-    GpuSpec,
 )
-from waferstream.baselines.gpu.software import FP32_SCORE_BYTES
 
 
 def fit_training(rows: Sequence[Row]) -> Constants:

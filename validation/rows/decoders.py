@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 
 from validation.rows.row import CannotPredict, Row, letters_of
-from waferstream.machine.regions import DECODERS, Decoder
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.published import DECODERS
 
 
 def named_decoder(row: Row) -> Decoder:

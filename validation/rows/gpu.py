@@ -7,17 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from validation.rows.row import CannotPredict, Known, Row, letters_of
-from waferstream.baselines.gpu import (
-    A100_40,
-    A100_80,
-    B200,
-    H100,
-    H100_500W,
-    H200,
-    GpuSpec,
-    Recompute,
-)
-from waferstream.machine.regions import Decoder
+from waferstream.baselines.gpu.chips import A100_40, A100_80, B200, H100, H100_500W, H200
+from waferstream.baselines.gpu.hardware import GpuSpec
+from waferstream.baselines.gpu.workload import Recompute
+from waferstream.machine.regions.decoder import Decoder
 
 _GPUS = {
     "a10080gb": A100_80,

@@ -15,7 +15,7 @@ from typing import Any
 
 from appliance.spec import ClusterSpec, load_cluster
 from swarmx.topology import Tree
-from waferstream.baselines.gpu import Workload
+from waferstream.baselines.gpu.workload import Workload
 from waferstream.config.params import Params
 from waferstream.config.phases import load_params
 from waferstream.core.errors import ConfigError, WaferStreamError

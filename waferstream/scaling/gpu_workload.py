@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from waferstream.baselines.gpu import Workload
+from waferstream.baselines.gpu.workload import Workload
 from waferstream.core.program.program import Program
 from waferstream.core.program.segment import OpWork, Segment
 

@@ -6,19 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from waferstream.baselines.gpu import (
-    DGX_A100,
-    DGX_B200,
-    DGX_H100,
-    DGX_H200,
-    KINDS,
-    CurvePolicy,
-    GpuClusterSpec,
-    Workload,
-    gpu_curve,
-)
-from waferstream.baselines.gpu.curve import Kind
+from waferstream.baselines.gpu.clusters import DGX_A100, DGX_B200, DGX_H100, DGX_H200
+from waferstream.baselines.gpu.curve import KINDS, CurvePolicy, Kind, gpu_curve
+from waferstream.baselines.gpu.hardware import GpuClusterSpec
 from waferstream.baselines.gpu.power import gpu_hour
+from waferstream.baselines.gpu.workload import Workload
 from waferstream.core.units import format_count
 from waferstream.machine.energy import SECONDS_PER_HOUR
 from waferstream.machine.hardware import PowerSpec

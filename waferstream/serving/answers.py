@@ -20,7 +20,7 @@ from waferstream.core.serving import (
     Terms,
     Tier,
 )
-from waferstream.machine.regions import Service
+from waferstream.machine.regions.service import Service
 from waferstream.serving.answer import Answer
 from waferstream.serving.clock import ServiceClock
 from waferstream.serving.deployment import Deployment

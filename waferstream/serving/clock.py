@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from waferstream.core.units import seconds
-from waferstream.machine.regions import Decoder, Service, TokenTime
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.service import Service
+from waferstream.machine.regions.token_time import TokenTime
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from waferstream.core.errors import ConfigError
-from waferstream.machine.regions import Service
+from waferstream.machine.regions.service import Service
 
 _ROWS = 64
 """Tokens of a prompt that enter one by one, and count as one job."""

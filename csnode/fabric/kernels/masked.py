@@ -36,7 +36,7 @@ from csnode.fabric.kernels.tiles import Result, split
 from csnode.fabric.memory import SramArray
 from csnode.fabric.program import Program
 from csnode.fabric.region import Fabric
-from csnode.fabric.simulator import run
+from csnode.fabric.simulator.execution import run
 from waferstream.core.errors import ApplianceCompilationError
 
 _BUS, _SUMS = 1, 2

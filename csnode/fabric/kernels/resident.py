@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from csnode.fabric.collectives import do_bus, paths, route_bus
+from csnode.fabric.collectives import paths
+from csnode.fabric.collectives.broadcast import do_bus, route_bus
 from csnode.fabric.collectives.reduce import add_reduce, add_sum
 from csnode.fabric.collectives.trees import Tree
 from csnode.fabric.dtypes import Array, Dtype
@@ -19,7 +20,7 @@ from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.memory import Slice, SramArray
 from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.region import Fabric
-from csnode.fabric.simulator import run
+from csnode.fabric.simulator.execution import run
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.machine.kernels.resident import gradient_block
 

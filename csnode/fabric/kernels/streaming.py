@@ -36,14 +36,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from csnode.fabric.collectives import Ring, do_ring_sum, paths
+from csnode.fabric.collectives import paths
+from csnode.fabric.collectives.ring import Ring, do_ring_sum
 from csnode.fabric.dtypes import Array, Dtype, encode
 from csnode.fabric.instructions import Axpy, Signal, Wait, send
 from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.memory import Slice, SramArray
 from csnode.fabric.program import Port, Program
 from csnode.fabric.region import Fabric
-from csnode.fabric.simulator import run
+from csnode.fabric.simulator.execution import run
 from waferstream.core.errors import ApplianceCompilationError
 
 WEIGHTS, _RING = 0, (1, 2, 3, 4)

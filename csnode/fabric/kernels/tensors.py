@@ -17,7 +17,7 @@ from csnode.fabric.kernels.tiles import Result, join, split
 from csnode.fabric.memory import SramArray
 from csnode.fabric.program import EVERYWHERE, Program
 from csnode.fabric.region import Fabric
-from csnode.fabric.simulator import run
+from csnode.fabric.simulator.execution import run
 from waferstream.core.errors import ApplianceCompilationError
 
 _SCORES, _SOFTMAX, _VALUES, _SUMS = 0, 2, 8, 9

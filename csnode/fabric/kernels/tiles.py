@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from csnode.fabric.dtypes import Array
-from csnode.fabric.simulator import Outcome
+from csnode.fabric.simulator.execution import Outcome
 from waferstream.core.errors import ApplianceCompilationError
 
 

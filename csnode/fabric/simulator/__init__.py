@@ -6,8 +6,3 @@ read their instructions from an ``instruction_table``; ``threads`` hold the stat
 agenda of when they continue, and the signals between them. ``streams`` pass words between memory
 and ramps; the ``datapath`` computes. ``activity`` keeps what they did, where it is asked.
 """
-
-from csnode.fabric.simulator.activity import History, Work
-from csnode.fabric.simulator.execution import Outcome, run
-
-__all__ = ["History", "Outcome", "Work", "run"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from csnode.fabric import Dtype, Fabric, Port, Program
-from csnode.fabric.dtypes import Array, decode, encode
-from csnode.fabric.kernels import Result
+from csnode.fabric.dtypes import Array, Dtype, decode, encode
+from csnode.fabric.kernels.tiles import Result
 from csnode.fabric.memory import SramArray
+from csnode.fabric.program import Port, Program
+from csnode.fabric.region import Fabric
 from waferstream.machine.hardware.fabric import WSE2, FabricSpec
 
 EPSILON = {Dtype.FP32: 2.0**-23, Dtype.FP16: 2.0**-10, Dtype.BF16: 2.0**-7}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tests.support.reports.summaries import INTERVAL
-from waferstream.baselines.gpu import GpuMemory, GpuPoint
-from waferstream.baselines.gpu.curve import Kind
+from waferstream.baselines.gpu.curve import GpuMemory, GpuPoint, Kind
 from waferstream.machine.energy import Footprint
 from waferstream.reports.curve.result import GpuCurve
 

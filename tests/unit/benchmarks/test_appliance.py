@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from benchmarks.appliance.restless import Restless
-from waferstream.management.schedule import (
+from waferstream.management.schedule.actions import Pause, Resize
+from waferstream.management.schedule.state import (
     Inventory,
     Job,
-    Pause,
-    Resize,
     Rules,
     RunTime,
     Session,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from waferstream.baselines.gpu.communication import Group, all_reduce_s
 from waferstream.baselines.gpu.hardware import GpuClusterSpec
 from waferstream.core.arguments import check_least
-from waferstream.machine.regions import Decoder
+from waferstream.machine.regions.decoder import Decoder
 
 FORWARD_PASSES = 35
 """16-bit reads and writes of one hidden vector per token and layer: a third of a training step."""

@@ -17,7 +17,9 @@ from waferstream.host.files import json_text
 from waferstream.machine.hardware import CS3, WaferSpec
 from waferstream.machine.hardware.choice import choose
 from waferstream.machine.hardware.wafer import SYSTEMS
-from waferstream.machine.regions import DECODERS, DRAFTS, SERVICE, Decoder, Service, name_unknown
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.published import DECODERS, DRAFTS, name_unknown
+from waferstream.machine.regions.service import SERVICE, Service
 from waferstream.reports.service import load
 from waferstream.reports.service.plan import ServicePlan
 from waferstream.serving.models.places import PACKAGED, check_place

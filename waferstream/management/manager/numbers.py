@@ -10,7 +10,7 @@ from waferstream.management.model.job import priority_text
 from waferstream.management.model.operations import ClusterView
 from waferstream.management.model.telemetry import Sample
 from waferstream.management.model.workflow import Stage, Workflow
-from waferstream.management.schedule import Expected
+from waferstream.management.schedule.actions import Expected
 
 _NEWEST = 500
 """Decisions and starts from which the numbers follow."""

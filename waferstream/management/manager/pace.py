@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from waferstream.management.model.job import Phase
 from waferstream.management.model.workflow import Workflow
-from waferstream.management.schedule import RunTime
+from waferstream.management.schedule.state import RunTime
 
 _UNKNOWN_S = 1800.0
 """The time of a run of which nothing is known yet: it is long for the schedule, and uncertain."""

@@ -21,18 +21,10 @@ from waferstream.management.model import event
 from waferstream.management.model.inventory import DEFAULT_SESSION, Inventory, Session
 from waferstream.management.model.operations import Caller, ClusterView, Explanation
 from waferstream.management.model.workflow import Placement, Stage, Submission, Workflow
-from waferstream.management.schedule import (
-    Action,
-    Expected,
-    ForecastErrors,
-    Pause,
-    Resize,
-    Rules,
-    Start,
-    Usage,
-    Wait,
-    decide,
-)
+from waferstream.management.schedule.actions import Action, Expected, Pause, Resize, Start, Wait
+from waferstream.management.schedule.decide import decide
+from waferstream.management.schedule.explain import ForecastErrors
+from waferstream.management.schedule.state import Rules, Usage
 from waferstream.management.store.store import Changes, Views
 
 _DETAILS = re.compile(r":.*|wflow-\w+|\d+")

@@ -18,11 +18,11 @@ from waferstream.management.model.inventory import (
 )
 from waferstream.management.model.job import Phase
 from waferstream.management.model.workflow import Stage, Workflow
-from waferstream.management.schedule import Inventory as Parts
-from waferstream.management.schedule import Job as Waiting
-from waferstream.management.schedule import RunTime
-from waferstream.management.schedule import Session as Part
-from waferstream.management.schedule import System as PartOfSystem
+from waferstream.management.schedule.state import Inventory as Parts
+from waferstream.management.schedule.state import Job as Waiting
+from waferstream.management.schedule.state import RunTime
+from waferstream.management.schedule.state import Session as Part
+from waferstream.management.schedule.state import System as PartOfSystem
 
 Node = TypeVar("Node", System, MemoryXGroup)
 

@@ -44,8 +44,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memoryx.tiers import Tiers
-from waferstream.baselines.gpu import GpuPoint
-from waferstream.baselines.gpu.curve import Kind
+from waferstream.baselines.gpu.curve import GpuPoint, Kind
 from waferstream.machine.energy import EnergyUse, Footprint
 from waferstream.machine.intervals import AnyInterval
 from waferstream.machine.sram import Overflow

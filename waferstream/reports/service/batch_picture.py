@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from waferstream.core.units import format_rate
-from waferstream.machine.regions import BatchTime
+from waferstream.machine.regions.batch_time import BatchTime
 from waferstream.reports import style
 from waferstream.reports.service.load_picture import logarithmic
 

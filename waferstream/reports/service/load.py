@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from waferstream.baselines.gpu import DGX_H100
+from waferstream.baselines.gpu.clusters import DGX_H100
 from waferstream.baselines.gpu.inference import decode_s_per_token, prefill_s
 from waferstream.baselines.gpu.power import gpu_hour
 from waferstream.core.units import PS_PER_S, aligned, counted, format_rate, seconds
 from waferstream.machine.energy import SECONDS_PER_HOUR, Footprint, hour_of
 from waferstream.machine.hardware import PowerSpec
-from waferstream.machine.regions import Decoder, Service, crossover
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.service import Service
+from waferstream.machine.regions.weight_streaming import crossover
 from waferstream.simulator.service_load import Answered, Asked, Load, simulate
 from waferstream.simulator.service_requests import Lengths, of_users
 

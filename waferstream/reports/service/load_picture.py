@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from waferstream.core.units import format_rate, format_short
-from waferstream.machine.regions import WeightStreaming, resident_tokens_per_s
+from waferstream.machine.regions.weight_streaming import WeightStreaming, resident_tokens_per_s
 from waferstream.reports import style
 from waferstream.reports.service.load import LoadReport
 

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from waferstream.core.units import aligned, counted, format_ps, format_rate, seconds
 from waferstream.machine.intervals import SHARES, AnyInterval, Setting, Unknown, interval_of
-from waferstream.machine.regions import Pipeline, Place, Service, Stage, pipelines
+from waferstream.machine.regions.layout import Place, Stage
+from waferstream.machine.regions.pipeline import Pipeline
+from waferstream.machine.regions.service import Service, pipelines
 from waferstream.reports.intervals import range_text
 
 PROMPT = 1000

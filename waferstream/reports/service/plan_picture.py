@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from waferstream.core.units import PS_PER_S, PS_PER_US, counted, format_ps, format_rate
-from waferstream.machine.regions import Layout, Stage
+from waferstream.machine.regions.layout import Layout, Stage
 from waferstream.reports import style
 from waferstream.reports.service.plan import ServicePlan, name_of
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from csnode.engine.calls import KernelCall
-from csnode.fabric import Outcome
-from csnode.fabric.simulator import Work
+from csnode.fabric.simulator.activity import Work
+from csnode.fabric.simulator.execution import Outcome
 
 WORK_NAMES = {
     Work.COMPUTE: "multiply-add",

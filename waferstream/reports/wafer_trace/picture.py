@@ -17,7 +17,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.ticker import MaxNLocator
 
 from csnode.fabric.program import Port
-from csnode.fabric.simulator import Work
+from csnode.fabric.simulator.activity import Work
 from waferstream.reports import style
 from waferstream.reports.wafer_trace.kernel_trace import WORK_NAMES, KernelTrace
 

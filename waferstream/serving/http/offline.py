@@ -11,7 +11,7 @@ from pathlib import Path
 
 from waferstream.core.errors import ConfigError
 from waferstream.host.locks import locked
-from waferstream.machine.regions import BatchTime
+from waferstream.machine.regions.batch_time import BatchTime
 from waferstream.serving.accounts.callers import Anybody
 from waferstream.serving.answers import Answers
 from waferstream.serving.batches.lines import Fault, checked

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
-from waferstream.machine.regions import Layout
+from waferstream.machine.regions.layout import Layout
 from waferstream.serving.accounts.accounts import Accounts
 from waferstream.serving.answers import Answers
 

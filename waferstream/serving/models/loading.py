@@ -14,7 +14,7 @@ from appliance.checkpoints.folder import CheckpointFolder
 from appliance.serving.proof import Scores
 from waferstream.config.phases import load_params
 from waferstream.core.errors import CheckpointError, ConfigError
-from waferstream.machine.regions import Decoder
+from waferstream.machine.regions.decoder import Decoder
 from waferstream.numerics.precision import DTYPES, NAMES
 from waferstream.serving.models.gguf_file import GgufFile, packaged_file
 from waferstream.serving.models.grammars import Grammars

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from waferstream.core.errors import ConfigError
-from waferstream.machine.regions import DECODERS
+from waferstream.machine.regions.published import DECODERS
 
 LATEST = "latest_run.log"
 """A link in the folder of a model to the log of its last run, whose folder has its parameters."""

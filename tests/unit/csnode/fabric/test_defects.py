@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from csnode.fabric import Defects, Fabric
-from csnode.fabric.defects import random_defects, read_defects
+from csnode.fabric.defects import Defects, random_defects, read_defects
+from csnode.fabric.region import Fabric
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import override

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from csnode.fabric import Dtype
+from csnode.fabric.dtypes import Dtype
 from csnode.fabric.memory import Layout
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceCompilationError, ApplianceResourceExhausted

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from csnode.fabric import (
-    Dots,
-    Dtype,
-    Fabric,
-    Gemv,
-    Port,
-    Program,
-    Stream,
-    Vector,
-)
+from csnode.fabric.dtypes import Dtype
+from csnode.fabric.instructions import Dots, Gemv, Stream, Vector
+from csnode.fabric.program import Port, Program
+from csnode.fabric.region import Fabric
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceCompilationError
 

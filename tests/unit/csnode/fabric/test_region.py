@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.spec import ClusterSpec
-from csnode.fabric import Defects, Fabric, run
-from csnode.fabric.collectives import all_reduce_2d, chain
-from csnode.fabric.defects import random_defects
+from csnode.fabric.collectives.programs import all_reduce_2d
+from csnode.fabric.collectives.trees import chain
+from csnode.fabric.defects import Defects, random_defects
 from csnode.fabric.dtypes import Array
-from csnode.fabric.region import Region, largest_region, working_region, working_wafer
+from csnode.fabric.region import Fabric, Region, largest_region, working_region, working_wafer
+from csnode.fabric.simulator.execution import run
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceResourceExhausted, ConfigError
 from waferstream.core.program.segment import OpWork

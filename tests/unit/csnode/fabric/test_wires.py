@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from csnode.fabric import Defects, Fabric
+from csnode.fabric.defects import Defects
+from csnode.fabric.region import Fabric
 from waferstream.machine.hardware import WSE2, WSE3, override
 
 SMALL = override(WSE2, rows=10, columns=12)

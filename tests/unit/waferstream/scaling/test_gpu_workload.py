@@ -18,7 +18,7 @@ from transformers import (
 import cstorch
 import modelzoo
 from appliance.spec import ClusterSpec
-from waferstream.baselines.gpu import Workload
+from waferstream.baselines.gpu.workload import Workload
 from waferstream.config.phases import load_params
 from waferstream.scaling.gpu_workload import workload_of
 from waferstream.simulation.capturing import captured_studies

@@ -10,8 +10,8 @@ import pytest
 from tests.support.timing.reference_rows import published_rows
 from validation.families.gpu import FAMILIES
 from validation.families.gpu_runs import gpu_run
-from waferstream.baselines.gpu import KINDS, Workload
-from waferstream.baselines.gpu.curve import Kind
+from waferstream.baselines.gpu.curve import KINDS, Kind
+from waferstream.baselines.gpu.workload import Workload
 from waferstream.machine.hardware import PowerSpec
 from waferstream.scaling.gpus import (
     ACCURACY_NOTE,

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
-from waferstream.machine.regions import DECODERS, DRAFTS, Service
+from waferstream.machine.regions.published import DECODERS, DRAFTS
+from waferstream.machine.regions.service import Service
 from waferstream.simulator.service_load import Asked, Load, simulate
 from waferstream.simulator.service_requests import Lengths, of_users
 

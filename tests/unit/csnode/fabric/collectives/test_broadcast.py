@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csnode.fabric import Fabric, Program, run
-from csnode.fabric.collectives import (
-    do_bus,
-    paths,
-    route_bus,
-)
+from csnode.fabric.collectives import paths
+from csnode.fabric.collectives.broadcast import do_bus, route_bus
+from csnode.fabric.program import Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import run
 from tests.support.timing.fabric import whole_numbers
 
 

@@ -7,24 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csnode.fabric import Dtype, Fabric, Outcome, Program, run
-from csnode.fabric.collectives import (
-    Tree,
+from csnode.fabric.collectives.programs import (
     all_reduce,
     all_reduce_2d,
-    auto_generated,
-    binomial,
     broadcast,
     broadcast_2d,
-    chain,
     reduce,
     reduce_2d,
     ring_all_reduce,
     snake_reduce,
-    star,
-    two_phase,
 )
-from csnode.fabric.dtypes import Array, decode, encode
+from csnode.fabric.collectives.trees import Tree, auto_generated, binomial, chain, star, two_phase
+from csnode.fabric.dtypes import Array, Dtype, decode, encode
+from csnode.fabric.program import Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import Outcome, run
 from tests.support.errors import raises
 from tests.support.timing.fabric import whole_numbers
 from waferstream.core.errors import ApplianceCompilationError

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csnode.fabric import Dtype, Fabric, Program, run
-from csnode.fabric.collectives import Ring, do_ring_sum, paths
-from csnode.fabric.dtypes import decode, encode
+from csnode.fabric.collectives import paths
+from csnode.fabric.collectives.ring import Ring, do_ring_sum
+from csnode.fabric.dtypes import Dtype, decode, encode
+from csnode.fabric.program import Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import run
 from waferstream.machine.hardware.fabric import WSE2
 
 COLOURS = (0, 1, 2, 3)

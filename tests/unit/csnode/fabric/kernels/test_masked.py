@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csnode.fabric import Dtype, Fabric, kernels
-from csnode.fabric.dtypes import Array
+from csnode.fabric import kernels
+from csnode.fabric.dtypes import Array, Dtype
+from csnode.fabric.region import Fabric
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceCompilationError
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csnode.fabric import Dtype, Fabric, kernels
+from csnode.fabric import kernels
+from csnode.fabric.dtypes import Dtype
+from csnode.fabric.region import Fabric
 from tests.support.errors import raises
 from tests.support.nightly import nightly
 from tests.support.timing.fabric import agree, normal, reference

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csnode.fabric import Dtype, Fabric
 from csnode.fabric.defects import random_defects
-from csnode.fabric.dtypes import Array
-from csnode.fabric.kernels import streamed_layers, weight_streaming
+from csnode.fabric.dtypes import Array, Dtype
+from csnode.fabric.kernels.streaming import streamed_layers, weight_streaming
+from csnode.fabric.region import Fabric
 from tests.support.errors import raises
 from tests.support.timing.fabric import EPSILON, normal
 from waferstream.core.errors import ApplianceCompilationError, ApplianceResourceExhausted

@@ -7,8 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from csnode.fabric import Dtype, Fabric, kernels
-from csnode.fabric.dtypes import decode, encode
+from csnode.fabric import kernels
+from csnode.fabric.dtypes import Dtype, decode, encode
+from csnode.fabric.region import Fabric
 from tests.support.errors import raises
 from tests.support.timing.fabric import agree, normal, reference
 from waferstream.core.errors import ApplianceCompilationError

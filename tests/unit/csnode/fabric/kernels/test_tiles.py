@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from csnode.fabric import Fabric, kernels
+from csnode.fabric import kernels
+from csnode.fabric.region import Fabric
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceCompilationError
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from csnode.fabric import Dtype, Fabric, kernels
+from csnode.fabric import kernels
+from csnode.fabric.dtypes import Dtype
 from csnode.fabric.program import Port
-from csnode.fabric.simulator import Work
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.activity import Work
 
 X, W = np.ones((4, 6)), np.ones((6, 4))
 

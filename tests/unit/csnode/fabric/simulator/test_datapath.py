@@ -10,21 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from csnode.fabric import (
-    Axpy,
-    Control,
-    Dtype,
-    Fabric,
-    Gemv,
-    Outcome,
-    Port,
-    Program,
-    Vector,
-    run,
-    send,
-)
-from csnode.fabric.dtypes import Array, decode, encode
-from csnode.fabric.instructions import Reduction, VectorOp
+from csnode.fabric.dtypes import Array, Dtype, decode, encode
+from csnode.fabric.instructions import Axpy, Control, Gemv, Reduction, Vector, VectorOp, send
+from csnode.fabric.program import Port, Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import Outcome, run
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.machine.hardware.fabric import WSE2

@@ -7,17 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from csnode.fabric import (
-    Delay,
-    Dtype,
-    Port,
-    Program,
-    Stream,
-    receive,
-    run,
-    send,
-)
+from csnode.fabric.dtypes import Dtype
+from csnode.fabric.instructions import Delay, Stream, receive, send
 from csnode.fabric.memory import SramArray
+from csnode.fabric.program import Port, Program
+from csnode.fabric.simulator.execution import run
 from tests.support.errors import raises
 from tests.support.timing.fabric import line
 from waferstream.core.errors import ApplianceCompilationError, ApplianceDeadlockError

@@ -5,17 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csnode.fabric import (
-    Control,
-    Delay,
-    Fabric,
-    Port,
-    Program,
-    receive,
-    run,
-    send,
-)
 from csnode.fabric.dtypes import Array
+from csnode.fabric.instructions import Control, Delay, receive, send
+from csnode.fabric.program import Port, Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import run
 from tests.support.timing.fabric import line
 from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csnode.fabric import (
-    Control,
-    Dtype,
-    Fabric,
-    Port,
-    Program,
-    Stream,
-    receive,
-    run,
-)
-from csnode.fabric.collectives import add_reduce, chain, do_bus, paths, route_bus
+from csnode.fabric.collectives import paths
+from csnode.fabric.collectives.broadcast import do_bus, route_bus
+from csnode.fabric.collectives.reduce import add_reduce
+from csnode.fabric.collectives.trees import chain
+from csnode.fabric.dtypes import Dtype
+from csnode.fabric.instructions import Control, Stream, receive
+from csnode.fabric.program import Port, Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import run
 from tests.support.errors import raises
 from tests.support.timing.fabric import line
 from waferstream.core.errors import ApplianceCompilationError

@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csnode.fabric import (
-    Delay,
-    Fabric,
-    Program,
-    Signal,
-    Vector,
-    Wait,
-    receive,
-    run,
-    send,
-)
-from csnode.fabric.collectives import add_broadcast, paths
+from csnode.fabric.collectives import paths
+from csnode.fabric.collectives.broadcast import add_broadcast
+from csnode.fabric.instructions import Delay, Signal, Vector, Wait, receive, send
+from csnode.fabric.program import Program
+from csnode.fabric.region import Fabric
+from csnode.fabric.simulator.execution import run
 from tests.support.timing.fabric import line
 from waferstream.machine.hardware.fabric import WSE2
 

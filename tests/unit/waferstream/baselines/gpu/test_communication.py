@@ -4,16 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from waferstream.baselines.gpu import (
-    A100_80,
-    DEEPSPEED,
-    FSDP,
-    HOST,
-    GpuClusterSpec,
-    NetworkSpec,
-    Parallelism,
-    Workload,
-)
+from waferstream.baselines.gpu.chips import A100_80
+from waferstream.baselines.gpu.clusters import HOST
 from waferstream.baselines.gpu.communication import (
     Group,
     all_reduce_s,
@@ -23,7 +15,9 @@ from waferstream.baselines.gpu.communication import (
     ring_latency_s,
     tensor_traffic_s,
 )
-from waferstream.baselines.gpu.workload import Recompute, Sharding
+from waferstream.baselines.gpu.hardware import GpuClusterSpec, NetworkSpec
+from waferstream.baselines.gpu.software import DEEPSPEED, FSDP
+from waferstream.baselines.gpu.workload import Parallelism, Recompute, Sharding, Workload
 
 NETWORK = NetworkSpec(
     nic_bandwidth_bytes_per_s=10,

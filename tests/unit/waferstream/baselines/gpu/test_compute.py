@@ -5,16 +5,11 @@ from typing import Any
 
 import pytest
 
-from waferstream.baselines.gpu import (
-    DGX_A100,
-    FSDP,
-    GpuSpec,
-    HostSpec,
-    Parallelism,
-    SoftwareSpec,
-    Workload,
-)
+from waferstream.baselines.gpu.clusters import DGX_A100
+from waferstream.baselines.gpu.hardware import GpuSpec, HostSpec
+from waferstream.baselines.gpu.software import FSDP, SoftwareSpec
 from waferstream.baselines.gpu.step import head_s, layer_s, optimizer_s
+from waferstream.baselines.gpu.workload import Parallelism, Workload
 
 GPU = GpuSpec(
     name="round numbers",

@@ -10,24 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from waferstream.baselines.gpu import (
-    A100_40,
-    A100_80,
-    AUTOCAST_DDP,
-    DGX_A100,
-    DGX_H100,
-    FSDP,
-    H200,
-    CurvePolicy,
-    GpuMemory,
-    Parallelism,
-    Recompute,
-    Sharding,
-    Workload,
-    gpu_curve,
-    training_memory,
-)
-from waferstream.baselines.gpu.curve import Kind
+from waferstream.baselines.gpu.chips import A100_40, A100_80, H200
+from waferstream.baselines.gpu.clusters import DGX_A100, DGX_H100
+from waferstream.baselines.gpu.curve import CurvePolicy, GpuMemory, Kind, gpu_curve, training_memory
+from waferstream.baselines.gpu.software import AUTOCAST_DDP, FSDP
+from waferstream.baselines.gpu.workload import Parallelism, Recompute, Sharding, Workload
 from waferstream.core.errors import ConfigError
 
 GPT_1B = Workload(1_315_950_592, 2048, 24, 16, 2048, 50_368, tied_embeddings=True)

@@ -4,15 +4,10 @@ from typing import Any
 
 import pytest
 
-from waferstream.baselines.gpu import (
-    A100_80,
-    DGX_A100,
-    GpuClusterSpec,
-    GpuSpec,
-    NetworkSpec,
-    chips,
-    clusters,
-)
+from waferstream.baselines.gpu import chips, clusters
+from waferstream.baselines.gpu.chips import A100_80
+from waferstream.baselines.gpu.clusters import DGX_A100
+from waferstream.baselines.gpu.hardware import GpuClusterSpec, GpuSpec, NetworkSpec
 from waferstream.core.config import Config, validate
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware.sourced import Sourced, preset

@@ -2,17 +2,14 @@
 
 import pytest
 
-from waferstream.baselines.gpu import (
-    DGX_A100,
-    WAFERLLM_TESTBED,
-)
+from waferstream.baselines.gpu.clusters import DGX_A100, WAFERLLM_TESTBED
 from waferstream.baselines.gpu.inference import (
     decode_s_per_token,
     prefill_s,
     request_s,
 )
 from waferstream.core.errors import ConfigError
-from waferstream.machine.regions import Decoder
+from waferstream.machine.regions.decoder import Decoder
 
 LLAMA_8B = Decoder(dim=4096, ffn=14_336, layers=32, kv_dim=1024, vocabulary=128_256)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from waferstream.baselines.gpu import DGX_H100
 from waferstream.baselines.gpu.chips import PRESETS
+from waferstream.baselines.gpu.clusters import DGX_H100
 from waferstream.baselines.gpu.power import gpu_hour, node_power
 from waferstream.machine.hardware import PowerSpec
 

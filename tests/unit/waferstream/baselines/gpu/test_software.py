@@ -3,8 +3,7 @@
 import pytest
 
 from tests.support.errors import raises
-from waferstream.baselines.gpu import FSDP, MEGATRON, SoftwareSpec
-from waferstream.baselines.gpu.software import PRESETS
+from waferstream.baselines.gpu.software import FSDP, MEGATRON, PRESETS, SoftwareSpec
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware.sourced import Sourced
 

@@ -7,27 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.errors import raises
-from waferstream.baselines.gpu import (
+from waferstream.baselines.gpu.clusters import DGX_A100, DGX_H100
+from waferstream.baselines.gpu.communication import Group, data_traffic, tensor_traffic_s
+from waferstream.baselines.gpu.curve import training_memory
+from waferstream.baselines.gpu.hardware import GpuClusterSpec
+from waferstream.baselines.gpu.software import (
     AUTOCAST_DDP,
     DEEPSPEED,
-    DGX_A100,
-    DGX_H100,
     FSDP,
     MEGATRON,
     TORCHTITAN,
     TORCHTITAN_EAGER,
-    GpuClusterSpec,
-    Parallelism,
-    Recompute,
-    Sharding,
     SoftwareSpec,
-    Workload,
-    model_flops_utilisation,
-    step_time,
-    training_memory,
 )
-from waferstream.baselines.gpu.communication import Group, data_traffic, tensor_traffic_s
-from waferstream.baselines.gpu.step import head_s, layer_s
+from waferstream.baselines.gpu.step import head_s, layer_s, model_flops_utilisation, step_time
+from waferstream.baselines.gpu.workload import Parallelism, Recompute, Sharding, Workload
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware.sourced import override
 

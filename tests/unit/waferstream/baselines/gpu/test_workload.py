@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.errors import raises
-from waferstream.baselines.gpu import Parallelism, Workload
+from waferstream.baselines.gpu.workload import Parallelism, Workload
 from waferstream.core.errors import ConfigError
 
 MODEL = Workload(parameters=512 + 2 * 5000, hidden=16, layers=2, heads=2, seq_len=4, vocab=16)

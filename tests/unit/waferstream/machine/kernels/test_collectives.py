@@ -8,21 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from csnode.fabric.collectives import (
-    Tree,
-    binomial,
+from csnode.fabric.collectives.programs import (
     broadcast,
     broadcast_2d,
-    chain,
     reduce,
     ring_all_reduce,
     snake_reduce,
-    star,
-    two_phase,
 )
+from csnode.fabric.collectives.trees import Tree, binomial, chain, star, two_phase
 from csnode.fabric.program import Program
 from csnode.fabric.region import Fabric
-from csnode.fabric.simulator import run
+from csnode.fabric.simulator.execution import run
 from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
 from waferstream.machine.kernels import collectives
 

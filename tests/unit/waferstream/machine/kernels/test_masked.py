@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from csnode.fabric import Dtype, Fabric, kernels
+from csnode.fabric import kernels
+from csnode.fabric.dtypes import Dtype
+from csnode.fabric.region import Fabric
 from waferstream.machine.hardware import override
 from waferstream.machine.hardware.fabric import WSE2, WSE3, FabricSpec
 from waferstream.machine.kernels import Grid

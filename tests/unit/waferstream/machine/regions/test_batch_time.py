@@ -6,7 +6,9 @@ from math import inf
 
 import pytest
 
-from waferstream.machine.regions import DECODERS, BatchTime, Service
+from waferstream.machine.regions.batch_time import BatchTime
+from waferstream.machine.regions.published import DECODERS
+from waferstream.machine.regions.service import Service
 
 
 def batch(name: str, prompt: int = 500, answer: int = 200) -> BatchTime:

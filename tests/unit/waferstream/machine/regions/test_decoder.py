@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from waferstream.machine.regions import DECODERS, DRAFTS, Decoder
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.published import DECODERS, DRAFTS
 
 BILLIONS = {
     "llama-3.1-8b": (8.03, 7.5),

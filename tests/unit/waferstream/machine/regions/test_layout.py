@@ -7,8 +7,10 @@ from itertools import pairwise
 import pytest
 
 from waferstream.machine.hardware import CS3
-from waferstream.machine.regions import DECODERS, Decoder, Layout, Service
-from waferstream.machine.regions.layout import layouts
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.layout import Layout, layouts
+from waferstream.machine.regions.published import DECODERS
+from waferstream.machine.regions.service import Service
 
 NAMES = ("llama-3.1-8b", "llama-3.1-70b", "gpt-oss-120b", "glm-4.7")
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waferstream.machine.hardware import WSE2, WSE3
-from waferstream.machine.regions import PE_COSTS, Region
 from waferstream.machine.regions.mesh import (
     alignment_cycles,
     all_reduce_cycles,
@@ -15,6 +14,7 @@ from waferstream.machine.regions.mesh import (
     matvec_cycles,
     mesh_matvec_cycles,
 )
+from waferstream.machine.regions.region import PE_COSTS, Region
 
 PUBLISHED = [  # side, groups, padded width and feed-forward width of LLaMA3-8B
     (300, 15, 4200, 14400),

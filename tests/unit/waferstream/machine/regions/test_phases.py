@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import WSE3
-from waferstream.machine.regions import (
-    Decoder,
-    PeCosts,
-    Region,
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.mesh import (
+    alignment_cycles,
+    all_reduce_cycles,
+    matmul_cycles,
+    matvec_cycles,
+)
+from waferstream.machine.regions.phases import (
     decode_cycles_per_layer,
     decode_s,
     decode_s_per_token,
@@ -20,12 +24,7 @@ from waferstream.machine.regions import (
     prefill_s,
     relayout_s,
 )
-from waferstream.machine.regions.mesh import (
-    alignment_cycles,
-    all_reduce_cycles,
-    matmul_cycles,
-    matvec_cycles,
-)
+from waferstream.machine.regions.region import PeCosts, Region
 
 SMALL = Decoder(dim=12, ffn=20, layers=1, kv_dim=8)
 """On 4 x 4 PEs a PE holds 3 of the width, 5 of the feed-forward width, 2 of keys and values."""

@@ -7,13 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waferstream.core.units import PS_PER_S
-from waferstream.machine.regions import (
-    DECODERS,
-    SERVED_CONTEXT,
-    Service,
-    TokenTime,
-    decode_s_per_token,
-)
+from waferstream.machine.regions.phases import decode_s_per_token
+from waferstream.machine.regions.published import DECODERS
+from waferstream.machine.regions.service import SERVED_CONTEXT, Service
+from waferstream.machine.regions.token_time import TokenTime
 
 LLAMA_8B = Service(DECODERS["llama-3.1-8b"], 8192).pipeline
 GLM = Service(DECODERS["glm-4.7"], SERVED_CONTEXT).pipeline

@@ -7,7 +7,8 @@ import pytest
 from tests.support.errors import raises
 from waferstream.core.errors import ConfigError
 from waferstream.machine.hardware import WSE2, override
-from waferstream.machine.regions import Decoder, Region
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.region import Region
 
 
 @pytest.mark.parametrize("side", [0, 2, 751, -1])

@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 from tests.support.errors import raises
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.machine.hardware import CS3, WSE2, override
-from waferstream.machine.regions import (
-    DECODERS,
-    DRAFTS,
-    FIRST_SERVICE,
-    SERVED_CONTEXT,
-    SERVICE,
-    Decoder,
-    Service,
-)
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.published import DECODERS, DRAFTS
+from waferstream.machine.regions.service import FIRST_SERVICE, SERVED_CONTEXT, SERVICE, Service
 
 SMALL = Decoder(dim=12, ffn=20, layers=1, kv_dim=8)
 LLAMA_70B = DECODERS["llama-3.1-70b"]

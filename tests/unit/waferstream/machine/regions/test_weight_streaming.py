@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from waferstream.machine.hardware import CS3
-from waferstream.machine.regions import (
-    DECODERS,
-    Decoder,
-    Service,
+from waferstream.machine.regions.decoder import Decoder
+from waferstream.machine.regions.published import DECODERS
+from waferstream.machine.regions.service import Service
+from waferstream.machine.regions.weight_streaming import (
     WeightStreaming,
     crossover,
     resident_tokens_per_s,

@@ -7,20 +7,16 @@ from math import inf
 
 import pytest
 
-from waferstream.management.schedule import (
-    Action,
+from waferstream.management.schedule.actions import Action, Pause, Resize, Start, Wait
+from waferstream.management.schedule.decide import decide
+from waferstream.management.schedule.state import (
     Inventory,
     Job,
-    Pause,
-    Resize,
     Rules,
     RunTime,
     Session,
-    Start,
     System,
     Usage,
-    Wait,
-    decide,
 )
 
 HOUR_S = 3600.0

@@ -10,21 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waferstream.management.schedule import (
-    Action,
-    Inventory,
-    Job,
-    Pause,
-    Resize,
-    Run,
-    RunTime,
-    Session,
-    Start,
-    System,
-    Wait,
-    decide,
-    simulate,
-)
+from waferstream.management.schedule.actions import Action, Pause, Resize, Start, Wait
+from waferstream.management.schedule.decide import decide
+from waferstream.management.schedule.simulate import Run, simulate
+from waferstream.management.schedule.state import Inventory, Job, RunTime, Session, System
 
 SYSTEMS = (
     *(System(f"three-{number}", "CS-3") for number in range(6)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from waferstream.management.schedule import Job, RunTime
+from waferstream.management.schedule.state import Job, RunTime
 from waferstream.management.schedule.what_if import fewest_systems, outcome
 from waferstream.management.schedule.workload import uniform
 

@@ -14,7 +14,8 @@ from tests.support.nightly import nightly
 from tests.support.reports.pictures import drawn, overlapping, shows, words
 from tests.support.reports.summaries import INTERVAL, UNKNOWN, simulated_curve
 from tests.support.timing.gpu_points import made_up_curve
-from waferstream.baselines.gpu import DGX_A100, DGX_H100, KINDS
+from waferstream.baselines.gpu.clusters import DGX_A100, DGX_H100
+from waferstream.baselines.gpu.curve import KINDS
 from waferstream.machine.attribution import Attribution
 from waferstream.reports import style
 from waferstream.reports.curve.picture import (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from waferstream.machine.regions import DECODERS, BatchTime, Service
+from waferstream.machine.regions.batch_time import BatchTime
+from waferstream.machine.regions.published import DECODERS
+from waferstream.machine.regions.service import Service
 from waferstream.reports.service.batch_picture import batch_picture
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from waferstream.machine.regions import DECODERS, DRAFTS, Service
+from waferstream.machine.regions.published import DECODERS, DRAFTS
+from waferstream.machine.regions.service import Service
 from waferstream.reports.service.load import LoadPoint, LoadReport, of_closed_loop, of_requests
 from waferstream.simulator.service_load import Asked
 from waferstream.simulator.service_requests import Lengths

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from waferstream.machine.intervals import Interval
-from waferstream.machine.regions import DECODERS, Service
+from waferstream.machine.regions.published import DECODERS
+from waferstream.machine.regions.service import Service
 from waferstream.reports.service.plan import Choice, ServicePlan
 
 PLAN = ServicePlan("glm-4.7", Service(DECODERS["glm-4.7"], 1024), 1024, 64)

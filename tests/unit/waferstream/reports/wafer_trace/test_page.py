@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from csnode.engine.spec import KERNEL_NAMES
-from csnode.fabric.simulator import Work
+from csnode.fabric.simulator.activity import Work
 from waferstream.reports.wafer_trace.kernel_trace import WORK_NAMES, KernelTrace
 from waferstream.reports.wafer_trace.page import EXPLANATIONS, trace_page
 

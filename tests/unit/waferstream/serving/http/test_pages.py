@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.support.runs.served_folder import LOCAL
-from waferstream.machine.regions import TokenTime
+from waferstream.machine.regions.token_time import TokenTime
 from waferstream.reports import style
 from waferstream.reports.service.plan_picture import CAUSE_COLORS
 from waferstream.serving.accounts.accounts import Accounts

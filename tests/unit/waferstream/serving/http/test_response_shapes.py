@@ -8,7 +8,7 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from waferstream.machine.regions import TokenTime
+from waferstream.machine.regions.token_time import TokenTime
 from waferstream.serving.clock import EmulatedTime
 from waferstream.serving.formats.calls import Call
 from waferstream.serving.formats.reading import Said
