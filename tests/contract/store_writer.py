@@ -6,8 +6,8 @@ import sys
 
 from waferstream.management.model.event import Labelled, Submitted
 from waferstream.management.model.workflow import Submission
+from waferstream.management.store.changes import Changes
 from waferstream.management.store.opening import open_store
-from waferstream.management.store.store import Changes
 
 SHARED = "wflow-shared"
 

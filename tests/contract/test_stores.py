@@ -17,8 +17,8 @@ from waferstream.management.model.job import Phase
 from waferstream.management.model.leader import Leader
 from waferstream.management.model.operations import Caller
 from waferstream.management.model.workflow import Process, Progress, Submission
-from waferstream.management.store.changes import POINTS
-from waferstream.management.store.store import Changes, Store
+from waferstream.management.store.changes import POINTS, Changes
+from waferstream.management.store.store import Store
 
 NAME = "wflow-" + "a" * 22
 SUBMITTED = Submitted(user="alice", submission=Submission())

@@ -21,8 +21,9 @@ from waferstream.management.model.job import Phase
 from waferstream.management.model.operations import Caller, NoteTelemetry
 from waferstream.management.model.telemetry import Sample, Telemetry
 from waferstream.management.model.workflow import Placement, Prediction, Progress, Submission
+from waferstream.management.store.changes import Changes
 from waferstream.management.store.opening import open_store
-from waferstream.management.store.store import Changes, Store
+from waferstream.management.store.store import Store
 from waferstream.management.web.router import pages_router
 
 EVIL = "<script>document.title='bad'</script>"

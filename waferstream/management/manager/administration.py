@@ -9,7 +9,7 @@ from waferstream.core.secrets import digest_of, new_secret
 from waferstream.management.model import operations as ask
 from waferstream.management.model.inventory import DEFAULT_SESSION, Session
 from waferstream.management.model.operations import Caller, Operation
-from waferstream.management.store.store import Changes
+from waferstream.management.store.changes import Changes
 
 TOKEN_PREFIX = "wst-"
 """How the token of a user begins."""

@@ -25,7 +25,8 @@ from waferstream.management.model.launched import (
     WORKFLOW,
 )
 from waferstream.management.model.workflow import Stage, Submission, Workflow
-from waferstream.management.store.store import Changes, Store
+from waferstream.management.store.changes import Changes
+from waferstream.management.store.store import Store
 
 MOST_LOST = 3
 """Processes in turn that a workflow may lose without getting further."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from waferstream.core.errors import ConfigError
 from waferstream.management.manager.embedded import is_dead, this_process
 from waferstream.management.model.leader import Leader
-from waferstream.management.store.store import Changes
+from waferstream.management.store.changes import Changes
 
 _RENEWED_S = 10.0
 """How old the leader's word becomes before it says again that it leads."""

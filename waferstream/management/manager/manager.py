@@ -42,7 +42,9 @@ from waferstream.management.model.job import KEPT_S, Phase, new_job_name
 from waferstream.management.model.operations import Caller, Operation
 from waferstream.management.model.telemetry import Numbers, Telemetry
 from waferstream.management.model.workflow import Stage, Workflow
-from waferstream.management.store.store import Changes, Store, Views
+from waferstream.management.store.changes import Changes
+from waferstream.management.store.store import Store
+from waferstream.management.store.views import Views
 from waferstream.version import VERSION
 
 Result = TypeVar("Result")

@@ -25,7 +25,8 @@ from waferstream.management.schedule.actions import Action, Expected, Pause, Res
 from waferstream.management.schedule.decide import decide
 from waferstream.management.schedule.explain import ForecastErrors
 from waferstream.management.schedule.state import Rules, Usage
-from waferstream.management.store.store import Changes, Views
+from waferstream.management.store.changes import Changes
+from waferstream.management.store.views import Views
 
 _DETAILS = re.compile(r":.*|wflow-\w+|\d+")
 """Of a reason to wait, what may change every second for a thousand workflows at once."""

@@ -22,7 +22,7 @@ from waferstream.management.model.leader import Leader
 from waferstream.management.model.operations import Caller
 from waferstream.management.model.workflow import Stage, Workflow
 from waferstream.management.store import tables
-from waferstream.management.store.views import INVENTORY, LEADER, SqlViews
+from waferstream.management.store.views import INVENTORY, LEADER, Views
 
 Node = TypeVar("Node", System, MemoryXGroup)
 
@@ -42,10 +42,18 @@ _COUNT = select(func.count(_event.number)).where(_OF_KIND)
 _NUMBERS = select(_event.number).where(_OF_KIND).order_by(_event.number)
 
 
-class SqlChanges(SqlViews):
-    """A change of a database, over a connection within an exclusive transaction."""
+class Changes(Views):
+    """One change of a store: nobody else writes meanwhile, and all of it is kept or nothing."""
 
     def note(self, workflow: str, fact: Fact, time_s: float) -> Workflow:
+        """Add an event, and return the workflow that follows from it.
+
+        An ended workflow takes no more events.
+
+        Raises:
+            ConfigError: ``unknown-job``: there is no such workflow, and it is not being submitted.
+                ``name-taken``: another workflow has a job of this name.
+        """
         before = self.workflow(workflow)
         if before is not None and before.stage is Stage.ENDED:
             return before
@@ -59,15 +67,18 @@ class SqlChanges(SqlViews):
         return view
 
     def beat(self, workflow: str, who: str, time_s: float) -> None:
+        """Note that the ``client`` or the ``run`` of a workflow is there; no event."""
         self._put(tables.beats, {"workflow": workflow, "who": who}, {"time_s": time_s})
 
     def put_inventory(self, inventory: Inventory) -> None:
+        """Keep what the appliance has; states of nodes that stay are kept."""
         before = self.inventory()
         if before is not None:
             inventory = _with_states(inventory, _states(before))
         self._put_body(tables.settings, INVENTORY, inventory)
 
     def set_node(self, name: str, state: NodeState) -> None:
+        """Change the state of a system or a group; ConfigError ``unknown-node``."""
         inventory = self.inventory()
         known = {} if inventory is None else _states(inventory)
         if inventory is None or name not in known:
@@ -80,12 +91,15 @@ class SqlChanges(SqlViews):
         self._put_body(tables.settings, INVENTORY, _with_states(inventory, {name: state}))
 
     def put_leader(self, leader: Leader) -> None:
+        """Keep who decides for the store."""
         self._put_body(tables.settings, LEADER, leader)
 
     def put_session(self, session: Session) -> None:
+        """Create or replace a session."""
         self._put_body(tables.sessions, session.name, session)
 
     def delete_session(self, name: str) -> None:
+        """Delete a session; ConfigError ``unknown-session``."""
         table = tables.sessions
         if not self._connection.execute(delete(table).where(table.c.name == name)).rowcount:
             names = (each.name for each in self.sessions())
@@ -97,18 +111,22 @@ class SqlChanges(SqlViews):
             )
 
     def put_user(self, user: Caller) -> None:
+        """Create a user, or give one another role and other groups."""
         self._put_body(tables.users, user.user, user)
 
     def add_token(self, digest: str, user: str, time_s: float) -> None:
+        """Keep the digest of a token of a user."""
         row = {"digest": digest, "user": user, "created_s": time_s}
         self._connection.execute(insert(tables.tokens).values(row))
 
     def revoke(self, user: str, time_s: float) -> int:
+        """Revoke all tokens of a user; return how many."""
         token = tables.tokens.c
         statement = update(tables.tokens).where(token.user == user, token.revoked_s.is_(None))
         return self._connection.execute(statement.values(revoked_s=time_s)).rowcount
 
     def forget(self, before_s: float) -> Collection[str]:
+        """Delete workflows that ended before, with their events; return their names."""
         row = tables.workflows.c
         names = self._connection.scalars(select(row.name).where(row.ended_s < before_s)).all()
         for table in (tables.events, tables.jobs, tables.beats):

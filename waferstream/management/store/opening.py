@@ -10,13 +10,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from waferstream.core.errors import ConfigError
 from waferstream.management.store import tables
 from waferstream.management.store.databases import postgres_engine, sqlite_engine
-from waferstream.management.store.sql_store import SqlStore
+from waferstream.management.store.store import Store
 from waferstream.management.store.transactions import place_of, transaction, unavailable
 
 _SERVER = "postgresql://USER@HOST/DATABASE"
 
 
-def open_store(place: str | Path) -> SqlStore:
+def open_store(place: str | Path) -> Store:
     """Open a store, and make it or bring it up to date if need be.
 
     Args:
@@ -37,7 +37,7 @@ def open_store(place: str | Path) -> SqlStore:
     except BaseException:
         engine.dispose()
         raise
-    return SqlStore(engine)
+    return Store(engine)
 
 
 def _file(path: Path) -> Engine:

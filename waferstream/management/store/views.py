@@ -41,14 +41,15 @@ _OWNER = (
 _EVENTS_OF_WORKFLOW = _EVENTS.where(_event.workflow == bindparam("of"))
 
 
-class SqlViews:
-    """The views of a database, over a connection within a transaction."""
+class Views:
+    """What follows from all events so far, at one moment: a transaction of a connection."""
 
     def __init__(self, connection: Connection, memory: Memory) -> None:
         self._connection = connection
         self._memory = memory
 
     def workflow(self, name: str) -> Workflow | None:
+        """Return a workflow by its name or that of one of its jobs; None if there is none."""
         row = self._connection.execute(_WORKFLOW, {"name": name}).one_or_none()
         return None if row is None else self._memory.workflow(row.name, row.body)
 
@@ -60,6 +61,7 @@ class SqlViews:
         labels: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> list[Workflow]:
+        """Return workflows by priority, then age: unfinished ones alone, or ended ones, too."""
         query = _WORKFLOWS
         if unfinished:
             query = query.where(_row.ended_s.is_(None))
@@ -72,6 +74,7 @@ class SqlViews:
         return [each for each in found if _has(each, labels)][:limit] if labels else found
 
     def events(self, workflow: str = "", after: int = 0, limit: int = 1000) -> list[Event]:
+        """Return events with greater numbers in order, of one workflow or of all."""
         query = _EVENTS_OF_WORKFLOW if workflow else _EVENTS
         wanted = {"after": after, "most": limit} | ({"of": workflow} if workflow else {})
         return [
@@ -80,6 +83,7 @@ class SqlViews:
         ]
 
     def beats(self, who: str) -> Mapping[str, float]:
+        """Return the time of the last beat by unfinished workflow."""
         beat, workflow = tables.beats.c, tables.workflows.c
         query = select(beat.workflow, beat.time_s).join_from(
             tables.beats, tables.workflows, beat.workflow == workflow.name
@@ -88,18 +92,23 @@ class SqlViews:
         return {row.workflow: row.time_s for row in self._connection.execute(query)}
 
     def inventory(self) -> Inventory | None:
+        """Return what the appliance has; None until it is put."""
         return self._setting(Inventory, INVENTORY)
 
     def leader(self) -> Leader | None:
+        """Return who decides for the store; None until somebody has."""
         return self._setting(Leader, LEADER)
 
     def sessions(self) -> list[Session]:
+        """Return all sessions by name."""
         return self._named(Session, tables.sessions)
 
     def users(self) -> list[Caller]:
+        """Return all users by name."""
         return self._named(Caller, tables.users)
 
     def caller_of(self, digest: str) -> Caller | None:
+        """Return whom a token is of, by its digest; None if it is unknown or revoked."""
         body = self._connection.scalar(_OWNER, {"digest": digest})
         return None if body is None else read_body(Caller, body)
 
