@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from waferstream.core.errors import ConfigError
 from waferstream.host.processes import user_name
 from waferstream.host.user_state import make_private, state_folder
-from waferstream.management.client.logs import Logs
 from waferstream.management.model.event import Event
 from waferstream.management.model.inventory import Inventory
+from waferstream.management.model.job import Job
 from waferstream.management.model.operations import Caller, Operation, ReadEvents, ReadWorkflow
 from waferstream.management.model.workflow import Stage
 
@@ -136,3 +137,26 @@ def _caller(operation: Operation[Result]) -> Caller:
     if "administrator" in operation.roles:
         return Caller(user=user_name(), role="administrator")
     return Caller(user=user_name(), role="run", workflow=getattr(operation, "name", ""))
+
+
+JOB_LOG = "job.log"
+"""The log of a job, in its folder."""
+
+_MOST_BYTES = 1 << 20  # of one piece
+
+
+class Logs:
+    """The logs of jobs as one stream."""
+
+    def __init__(self) -> None:
+        self._read_bytes: dict[Path, int] = {}
+
+    def read(self, jobs: Iterable[Job]) -> Iterator[bytes]:
+        """Yield what is new in pieces."""
+        paths = [Path(job.log_path) / JOB_LOG for job in jobs if job.log_path]
+        for path in paths:
+            with suppress(FileNotFoundError), open(path, "rb") as file:
+                file.seek(self._read_bytes.get(path, 0))
+                while content := file.read(_MOST_BYTES):
+                    self._read_bytes[path] = file.tell()
+                    yield content

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from waferstream.core.errors import ConfigError
 from waferstream.serving.formats import thoughts
 from waferstream.serving.formats.calls import CallStyle, style_of
 from waferstream.serving.formats.chat_format import ChatFormat
+from waferstream.serving.formats.schemas import LAID_OUT, json_term
 from waferstream.serving.http.messages import (
     AssistantMessage,
     Message,
@@ -17,10 +18,64 @@ from waferstream.serving.http.messages import (
     ToolMessage,
 )
 from waferstream.serving.http.requests import Asked, Count
-from waferstream.serving.http.response_formats import ResponseFormat
 from waferstream.serving.http.tools import FunctionTool, NamedTool, ToolChoice
 from waferstream.serving.models.text import Chat, Text
 from waferstream.serving.questions import Question
+
+_CONFIG = ConfigDict(extra="forbid", frozen=True)
+
+
+class TextFormat(BaseModel):
+    """Any text."""
+
+    model_config = _CONFIG
+
+    type: Literal["text"]
+
+    def term(self) -> str | None:
+        """Return the term of a grammar that an answer is, None if it is any text."""
+        return None
+
+
+class JsonFormat(BaseModel):
+    """Any object."""
+
+    model_config = _CONFIG
+
+    type: Literal["json_object"]
+
+    def term(self) -> str | None:
+        """Return the term of a grammar that an answer is."""
+        return json_term({"type": "object"}, LAID_OUT)
+
+
+class NamedSchema(BaseModel):
+    """A schema with its name, which is nothing to us."""
+
+    model_config = _CONFIG
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    description: str | None = None
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    strict: bool | None = None
+    """Answers follow the schema in any case."""
+
+
+class SchemaFormat(BaseModel):
+    """JSON of a schema."""
+
+    model_config = _CONFIG
+
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+    def term(self) -> str | None:
+        """Return the term of a grammar that an answer is."""
+        return json_term(self.json_schema.schema_, LAID_OUT)
+
+
+ResponseFormat = Annotated[TextFormat | JsonFormat | SchemaFormat, Field(discriminator="type")]
+
 
 Tools = Annotated[list[FunctionTool], Field(max_length=128)]
 

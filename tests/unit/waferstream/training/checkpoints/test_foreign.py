@@ -11,7 +11,7 @@ import cstorch
 from tests.support.host.tools import tool
 from tests.support.runs.tiny_run import run_here, write_run
 from waferstream.config.phases import load_params
-from waferstream.training.checkpoints.foreign import own_checkpoint
+from waferstream.training.checkpoints.restoring import own_checkpoint
 
 
 @pytest.fixture
