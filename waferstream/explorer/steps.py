@@ -23,10 +23,10 @@ from waferstream.simulation.capture import (
     AnyDepth,
     capture_any_depth,
     capture_step,
-    shapes_of,
     with_one_group,
 )
 from waferstream.simulation.captured import CapturedStep, captures_folder
+from waferstream.simulation.step_at_sizes import shapes_of
 from waferstream.simulator.costed_sizes import PlanCache
 from waferstream.training.setup.backend import make_backend
 from waferstream.workload.models import known_config

@@ -1,41 +1,34 @@
 """The training step of a run as a program, captured without weights, data or cluster.
 
-Model, optimizer and step are built as for a run, on torch's meta device. The step is compiled at
-two micro-batch sizes, from which all larger sizes follow; where a micro-batch is a single group of
-samples, or a single sample, also at that size. Of a deep model, a few layers are captured and the
-middle one is replicated. The captured step is cached as JSON beside the compile artifacts
-of runs, under a digest of everything that decides it.
+The step is compiled at two micro-batch sizes (``step_at_sizes``), from which all larger sizes
+follow; where a micro-batch is a single group of samples, or a single sample, also at that size. The
+captured step is cached as JSON beside the compile artifacts of runs, under a digest of everything
+that decides it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter
 from torch.utils import _pytree as pytree
 
-import cstorch
 from appliance.input.batches import GlobalBatches
 from cstorch.backend import Backend
-from cstorch.trace import TracedStep
 from memoryx.optim.cost import update_cost, waits_for_all
 from memoryx.optim.rule import rule_named
-from waferstream.compiler.derivation.depth import CAPTURED_LAYERS
 from waferstream.compiler.derivation.scale import captured_sizes
-from waferstream.compiler.derivation.stacks import Shape, Stacks
+from waferstream.compiler.derivation.stacks import Shape
 from waferstream.config.params import InitConfig, Params, TrainerConfig
 from waferstream.config.sections.init import DataLoaderConfig
-from waferstream.config.shrinking.shrink import tags_left
 from waferstream.core.errors import ConfigError, DataError
-from waferstream.core.optimizer import OptimizerSpec
-from waferstream.core.program.program import Program
 from waferstream.host.sources import OWN_PACKAGES, sources_digest
 from waferstream.simulation.captured import (
     CapturedStep,
@@ -45,15 +38,17 @@ from waferstream.simulation.captured import (
     store,
     store_captured,
 )
-from waferstream.training.setup.model import make_model, make_optimizer, make_scaler
-from waferstream.training.setup.steps import training_step
+from waferstream.simulation.step_at_sizes import (
+    AtSize,
+    ShallowStep,
+    capture_at,
+    capture_shallow,
+    model_of,
+    shapes_of,
+)
 from waferstream.version import VERSION
 from waferstream.workload.data import build_source, check_section, data_processor
-from waferstream.workload.model_config import ModelConfig
-from waferstream.workload.models import group_of_samples, is_of_zoo, known_config
-
-_UNITS = (3, CAPTURED_LAYERS)
-"""Units of layers to capture; three do if the first and last are neighbours like all others."""
+from waferstream.workload.models import group_of_samples, is_of_zoo
 
 log = logging.getLogger("waferstream")
 
@@ -134,7 +129,7 @@ def example_batch(init: InitConfig, config: DataLoaderConfig) -> Any:
     section = {**config.dump(), "batch_size": samples}
     where = "trainer.fit.train_dataloader"
     check_section(section, where)
-    model = _config(init)
+    model = model_of(init)
     try:
         batch, _ = GlobalBatches(partial(build_source, section, where)).first()
         return pytree.tree_map_only(torch.Tensor, partial(with_rows, samples), batch)
@@ -176,66 +171,6 @@ def captured_step(small: AtSize, large: AtSize, model_class: str) -> CapturedSte
         sparse=() if optimizer is None else optimizer.sparsity,
         model_class=model_class,
     )
-
-
-class AtSize(NamedTuple):
-    """A step compiled at one micro-batch size, and the update that follows it."""
-
-    program: Program
-    optimizer: OptimizerSpec | None
-
-
-def capture_at(
-    init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
-) -> list[AtSize]:
-    """Capture the step at each of the micro-batch sizes, with few layers if they are equal."""
-    deepened = _capture_deepened(init, backend, batch, sizes)
-    return deepened or _capture_at(init, backend, batch, sizes)
-
-
-def _capture_at(
-    init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
-) -> list[AtSize]:
-    """Compile the step at each of the micro-batch sizes."""
-    with torch.device("meta"):
-        model = make_model(init)
-    backend.session.model.unregister()  # it may hold the model at another depth
-    cstorch.compile(model, backend)
-    step = training_step(init, model, *make_optimizer(init, model), make_scaler(init))
-    assert isinstance(step, TracedStep)
-    return compile_at(step, batch, sizes)
-
-
-def compile_at(step: TracedStep, batch: Any, sizes: Sequence[int]) -> list[AtSize]:
-    """Compile a step of the registered model at each of the micro-batch sizes."""
-    compiled_steps = (step.compiled_for(size, batch) for size in sizes)
-    return [AtSize(compiled.program, optimizer) for compiled, optimizer in compiled_steps]
-
-
-@dataclass(frozen=True)
-class ShallowStep:
-    """A step captured with a few layers at several sizes, which stand for any number of them."""
-
-    captured: tuple[AtSize, ...]
-    stacks: Stacks
-
-    def deepened(self, shapes: Mapping[str, Shape]) -> list[AtSize] | None:
-        """Return the step of a model that differs in its number of layers, at each of the sizes.
-
-        None if it does not follow from what was captured.
-
-        Args:
-            shapes: Shapes of all parameters of the model.
-        """
-        stacks = self.stacks.with_depths(shapes)
-        if stacks is None:
-            return None
-        found = [
-            AtSize(deep, _optimizer_of_all_layers(optimizer, stacks))
-            for program, optimizer in self.captured
-            if (deep := stacks.deepened_to(program, shapes)) is not None
-        ]
-        return found if len(found) == len(self.captured) else None
 
 
 @dataclass(frozen=True)
@@ -297,112 +232,8 @@ def _at_any_time(at: AtSize) -> AtSize:
     return at._replace(optimizer=replace(at.optimizer, groups=groups))
 
 
-def _capture_deepened(
-    init: InitConfig, backend: Backend, batch: Any, sizes: Sequence[int]
-) -> list[AtSize] | None:
-    """Capture a few layers and replicate the middle ones; None for few layers or unequal ones."""
-    if _config(init) is None:
-        return None
-    shapes = shapes_of(init)
-    shallow = capture_shallow(init, backend, batch, sizes, shapes)
-    return None if shallow is None else shallow.deepened(shapes)
-
-
-def shapes_of(init: InitConfig) -> dict[str, Shape]:
-    """Return the shapes of all parameters of the model of a configuration."""
-    with torch.device("meta"):
-        return {name: tuple(p.shape) for name, p in make_model(init).named_parameters()}
-
-
-def capture_shallow(
-    init: InitConfig,
-    backend: Backend,
-    batch: Any,
-    sizes: Sequence[int],
-    shapes: Mapping[str, Shape],
-) -> ShallowStep | None:
-    """Capture a few layers of a registered model; None for few layers or unequal ones.
-
-    Args:
-        init: The configuration.
-        backend: The backend to capture on.
-        batch: A few samples.
-        sizes: Micro-batch sizes.
-        shapes: Shapes of all parameters of the model.
-    """
-    model = _config(init)
-    assert model is not None, "only of a registered model it is known where its layers lie"
-    whole = model.as_read(init.model.dump())
-    for units in _UNITS:
-        sections = (_shortened(whole, n * model.layers_of_unit) for n in (units, units + 1))
-        few, more = (_with_model(init, section) for section in sections)
-        if more.model == _with_model(init, whole).model:
-            return None
-        (shallow,) = _capture_at(few, backend, batch, sizes[:1])
-        (one_more,) = _capture_at(more, backend, batch, sizes[:1])
-        programs = shallow.program, one_more.program
-        stacks = Stacks.checked(*programs, shapes, units, model.layers_of_unit)
-        if stacks is not None:
-            others = _capture_at(few, backend, batch, sizes[1:]) if sizes[1:] else []
-            return ShallowStep((shallow, *others), stacks)
-    log.info("The layers are not equal, so all of them are captured")
-    return None
-
-
-def _with_model(init: InitConfig, section: Mapping[str, Any]) -> InitConfig:
-    """Return the configuration with this section of a model, and no tags of absent layers."""
-    model = type(init.model).model_validate(section)
-    return init.model_copy(update={"model": model, **tags_left(init, section)})
-
-
-def _shortened(section: Any, num_layers: int) -> Any:
-    """Return a section of which no stack has more layers."""
-    if isinstance(section, list):
-        return [_shortened(each, num_layers) for each in section]
-    if not isinstance(section, Mapping):
-        return section
-    return {
-        key: min(value, num_layers)
-        if key.endswith("num_hidden_layers") and value is not None
-        else _shortened(value, num_layers)
-        for key, value in section.items()
-    }
-
-
-def _optimizer_of_all_layers(
-    optimizer: OptimizerSpec | None, stacks: Stacks
-) -> OptimizerSpec | None:
-    """Return an optimizer whose groups and averages hold the weights of all layers."""
-    if optimizer is None:
-        return None
-    groups = (replace(group, names=stacks.names(group.names)) for group in optimizer.groups)
-    sparsity = (
-        replace(spec, name=name)
-        for spec in optimizer.sparsity
-        for name in stacks.names((spec.name,))
-    )
-    averages = {
-        name: replace(each, average=name, source=source)
-        for each in optimizer.averages
-        for name, source in zip(
-            stacks.names((each.average,)), stacks.names((each.source,)), strict=True
-        )
-    }
-    in_order = stacks.names(each.average for each in optimizer.averages)
-    return replace(
-        optimizer,
-        groups=tuple(groups),
-        sparsity=tuple(sparsity),
-        averages=tuple(averages[name] for name in in_order),
-    )
-
-
 def _sizes(init: InitConfig) -> tuple[int, int]:
     return captured_sizes(group_of_samples(init.model.dump()))
-
-
-def _config(init: InitConfig) -> ModelConfig | None:
-    return known_config(init.model.dump(), "trainer.init.model")
 
 
 def _digest(init: InitConfig, batch: Mapping[str, torch.Tensor]) -> str:

@@ -35,11 +35,12 @@ from waferstream.reports.curve.records import curve_records
 from waferstream.reports.curve.result import CurvePoint, CurveResult
 from waferstream.reports.records import to_dataframe
 from waferstream.scaling.sweep import SimulationRequest
-from waferstream.simulation.capture import captured_step, compile_at, with_rows
+from waferstream.simulation.capture import captured_step, with_rows
 from waferstream.simulation.captured import CapturedStep
 from waferstream.simulation.output import simulation_text
 from waferstream.simulation.session import Labels, simulate_study, write_simulation
 from waferstream.simulation.sparse_steps import simulated_sparsity
+from waferstream.simulation.step_at_sizes import compile_at
 from waferstream.simulation.study import Study
 from waferstream.simulator.simulator import Simulator
 from waferstream.workload.user_classes import compute_loss

@@ -19,8 +19,9 @@ from waferstream.config.params import InitConfig
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.program.program import Program
 from waferstream.numerics.precision import StreamPrecision
-from waferstream.simulation.capture import capture_shallow, example_batch, shapes_of
+from waferstream.simulation.capture import example_batch
 from waferstream.simulation.captured import CapturedStep, load_captured, store_captured
+from waferstream.simulation.step_at_sizes import capture_shallow, shapes_of
 from waferstream.workload.models import build_model, model_config
 
 
