@@ -17,7 +17,6 @@ import gc
 import json
 import logging
 import os
-import runpy
 import secrets
 import select
 import shlex
@@ -29,18 +28,16 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from appliance.ray.forks.leftovers import end_below, end_groups
-from appliance.ray.forks.worker_launcher import ADDRESS, NO_AGENTS, SERVER_WORD, send
+from appliance.ray.forks.worker import become_worker, set_environment
+from appliance.ray.forks.worker_launcher import ADDRESS, RAYLET, SERVER_WORD, send
 
 LAUNCHER = Path(__file__).with_name("worker_launcher.py")
 """The script that Ray runs in place of its own to start a worker."""
@@ -74,12 +71,13 @@ _WHERE_INSTALLED = (
 _ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Environment in which the import of PyArrow starts no thread."""
 
-_OF_INSTANCE = ("RAY_JOB_ID", "RAY_RAYLET_PID")
+_OF_INSTANCE = ("RAY_JOB_ID", RAYLET)
 """Environment variables that Ray reads when it is imported, and then no more."""
 
 _LENGTH = struct.Struct("!I")
 _PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
 _REQUEST_S = 5.0
+_RAYLET_S = 5.0
 _READ_BYTES = 4096
 _STREAMS = 3  # standard input, output and error
 _THRESHOLDS = (700, 10, 10)  # of Python's garbage collection, which the command changes
@@ -108,9 +106,6 @@ class Server:
 
 
 _current: Server | None = None
-
-_of_worker = ExitStack()
-"""What lasts as long as a worker."""
 
 
 @contextmanager
@@ -306,19 +301,37 @@ def serve(listener_fd: int) -> None:
 
 def _serve_instance(requests: socket.socket, environment: dict[str, str]) -> None:
     """Load Ray, then fork a worker for each request until the fork server closes the socket."""
-    _set_environment(environment | _ONE_THREAD)
+    set_environment(environment | _ONE_THREAD)
     _load(_WITH_RAY, _WHERE_INSTALLED)
     while True:
         try:
             request, streams = _received(requests)
         except (OSError, EOFError):
+            _end_with(environment.get(RAYLET, ""))
             return
         if os.fork() == 0:
             break
         for stream in streams:
             os.close(stream)
     requests.close()
-    _become_worker(json.loads(request), streams)
+    become_worker(json.loads(request), streams)
+
+
+def _end_with(raylet: str) -> None:
+    """End the workers of this process if their raylet, a number, ends with the fork server.
+
+    Somebody has killed it with the user's process, and so nobody else ends workers that still
+    start: they would look for the raylet for half a minute.
+    """
+    try:
+        opened = os.pidfd_open(int(raylet))
+        has_ended = bool(select.select([opened], [], [], _RAYLET_S)[0])
+    except ProcessLookupError:
+        has_ended = True
+    except (OSError, ValueError):  # a kernel that opens no processes; no raylet
+        return
+    if has_ended:
+        end_below(os.getpid())
 
 
 def _load(modules: Sequence[str], where_installed: Sequence[str] = ()) -> None:
@@ -357,30 +370,3 @@ def _received(connection: socket.socket) -> tuple[bytes, Sequence[int]]:
             raise EOFError
         text += part
     return bytes(text), streams
-
-
-def _become_worker(request: dict[str, Any], streams: Sequence[int]) -> None:
-    """Run Ray's worker in this process, which was forked for it."""
-    os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
-    _set_environment(request["environment"])
-    os.chdir(request["folder"])
-    with suppress(OSError):  # more favourable values need a privilege
-        os.setpriority(os.PRIO_PROCESS, 0, request["niceness"])
-        Path("/proc/self/oom_score_adj").write_text(request["oom_score"])
-    sys.argv = request["words"]
-    if os.environ.pop(NO_AGENTS, ""):
-        from appliance.ray.forks.environments import environments_refused  # noqa: PLC0415  (Ray)
-
-        _of_worker.enter_context(environments_refused())
-    np.random.seed()  # as in a process that has just imported it
-    runpy.run_path(sys.argv[0], run_name="__main__")
-
-
-def _set_environment(environment: dict[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")

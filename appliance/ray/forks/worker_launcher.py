@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -23,9 +24,13 @@ ADDRESS = "WAFERSTREAM_FORK_SERVER"
 NO_AGENTS = "WAFERSTREAM_NO_AGENTS"
 """Environment variable of a worker whose raylet has no agents, which prepare environments."""
 
+RAYLET = "RAY_RAYLET_PID"
+"""Environment variable with the number of the raylet, which starts this script."""
+
 SERVER_WORD = "--fork-server="
 """Beginning of the first word on a joined Ray, before the fork server's name."""
 
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _CONTEXT = "--serialized-runtime-env-context="
 _LANGUAGE = "--language="
 _PEER = struct.Struct("3i")  # process, user and group (unix(7), SO_PEERCRED)
@@ -42,7 +47,20 @@ def main() -> None:
     request = _request(words)
     if request is not None and _is_forked(address, request):
         return
+    _end_with_parent()
     os.execv(sys.executable, [sys.executable, *own])
+
+
+def _end_with_parent() -> None:
+    """Let the kernel kill this process, and what it executes, with its parent.
+
+    Ray's own worker looks for a raylet that has ended for half a minute.
+    """
+    import ctypes  # noqa: PLC0415  (most need none)
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.environ.get(RAYLET, "").isdecimal() and os.getppid() != int(os.environ[RAYLET]):
+        sys.exit(1)
 
 
 def _request(words: Sequence[str]) -> bytes | None:

@@ -148,6 +148,31 @@ def test_workers_that_still_start_are_ended(tmp_path: Path) -> None:
     assert server.process.poll() is None
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("has_server", [True, False])
+def test_worker_that_starts_ends_after_raylet_and_server(tmp_path: Path, has_server: bool) -> None:
+    """Somebody kills all that he knows; Ray's worker would look for the raylet for half a minute."""
+    script, found = tmp_path / "worker.py", tmp_path / "pid"
+    script.write_text(
+        f"import os, pathlib, time\npart = pathlib.Path({str(found)!r} + '.part')\n"
+        f"part.write_text(str(os.getpid()))\npart.rename({str(found)!r})\ntime.sleep({_WAIT_S})"
+    )
+    own = tmp_path / "setup_worker.py"
+    own.write_text("import sys; sys.argv.pop(0); exec(open(sys.argv[0]).read())")
+    server = fork_server._running()
+    address = server.address if has_server else "waferstream-no-such-server"
+    words = [sys.executable, worker_launcher.__file__, str(script)]
+    raylet = ["sh", "-c", 'RAY_RAYLET_PID=$$ "$@" & read _', "raylet", *words]
+    environment = os.environ | {worker_launcher.ADDRESS: f"{address} {own}"}
+    with subprocess.Popen(raylet, env=environment, stdin=subprocess.PIPE) as parent:
+        deadline = time.monotonic() + _WAIT_S
+        while not found.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        server.process.kill()
+        parent.kill()
+    assert wait_for_end({int(found.read_text())}, timeout_s=10) == set()
+
+
 def test_server_stays_until_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that load nothing take the place of real ones here."""
 
