@@ -6,13 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Protocol
+from typing import IO
 
 from waferstream.core.errors import WaferStreamError
 from waferstream.management.client.client import Client
-from waferstream.management.client.mirror import Downloads, Mirror
+from waferstream.management.client.mirror import Mirror
 from waferstream.management.model import event
-from waferstream.management.model.event import Event
 from waferstream.management.model.operations import Beat, ListFiles, ReadWorkflow
 from waferstream.management.model.workflow import Workflow
 
@@ -25,17 +24,7 @@ COPY_S = 3.0
 """Between two looks at the files of a run."""
 
 
-class Remote(Client, Downloads, Protocol):
-    """A management over the network."""
-
-    def follow(
-        self, workflow: str, after_event: int = 0, log_offset: int = 0
-    ) -> Iterator[Event | bytes]:
-        """Return events and pieces of the log as they come, until the workflow has ended."""
-        ...
-
-
-def follow(remote: Remote, name: str, mirror: Mirror | None, out: IO[bytes]) -> Workflow:
+def follow(remote: Client, name: str, mirror: Mirror | None, out: IO[bytes]) -> Workflow:
     """Show what a workflow prints until it has ended, and copy its files meanwhile.
 
     Args:
@@ -59,7 +48,7 @@ def follow(remote: Remote, name: str, mirror: Mirror | None, out: IO[bytes]) -> 
     return remote.do(ReadWorkflow(name=name))
 
 
-def _copy(remote: Remote, name: str, mirror: Mirror | None) -> None:
+def _copy(remote: Client, name: str, mirror: Mirror | None) -> None:
     if mirror is not None:
         mirror.update(remote.do(ListFiles(name=name)))
 

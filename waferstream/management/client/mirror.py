@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 from waferstream.core.errors import ConfigError, DataError
 from waferstream.host.files import replacing
+from waferstream.management.client.client import Client
 from waferstream.management.model.operations import FileEntry
 
 CHECKPOINTS = (".mdl",)
 """Endings of files that stay with the run until they are exported."""
-
-
-class Downloads(Protocol):
-    """Where files come from."""
-
-    def download(self, workflow: str, path: str, offset: int = 0) -> Iterator[bytes]:
-        """Return a file of a run in pieces."""
-        ...
 
 
 class Mirror:
@@ -34,7 +25,7 @@ class Mirror:
     """
 
     def __init__(
-        self, client: Downloads, workflow: str, folder: Path, *, takes_checkpoints: bool = False
+        self, client: Client, workflow: str, folder: Path, *, takes_checkpoints: bool = False
     ) -> None:
         self._client = client
         self._workflow = workflow

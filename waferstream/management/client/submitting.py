@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from waferstream.core.errors import ApplianceError, ClusterJobCancelledByCsctl, ConfigError
-from waferstream.management.client.following import Remote, follow
+from waferstream.management.client.client import Client
+from waferstream.management.client.following import follow
 from waferstream.management.client.mirror import Mirror
 from waferstream.management.client.package import pack
 from waferstream.management.client.remote import RemoteClient
@@ -102,7 +103,7 @@ def _check_travels(path: Path) -> None:
         )
 
 
-def _followed(remote: Remote, workflow: Workflow, mirror: Mirror | None) -> Workflow:
+def _followed(remote: Client, workflow: Workflow, mirror: Mirror | None) -> Workflow:
     """Follow a workflow to its end; Ctrl-C asks what is to become of it."""
     try:
         ended = follow(remote, workflow.name, mirror, sys.stdout.buffer)
