@@ -43,7 +43,7 @@ class BackgroundReporter:
         self._client = client
         self._workflow = workflow
         self._news = threading.Condition()
-        self._untold: dict[str, Operation[Any]] = {}
+        self._unsent: dict[str, Operation[Any]] = {}
         self._has_ended = False
         self._thread = threading.Thread(target=self._tell, name="reports", daemon=True)
         self._thread.start()
@@ -74,7 +74,7 @@ class BackgroundReporter:
 
     def _put(self, operation: Operation[Any], kind: str = "measured") -> None:
         with self._news:
-            self._untold[kind] = operation
+            self._unsent[kind] = operation
             self._news.notify()
 
     def _tell(self) -> None:
@@ -88,8 +88,8 @@ class BackgroundReporter:
     def _next(self) -> dict[str, Operation[Any]]:
         """Wait for news; return what was not told yet by kind, nothing at the end."""
         with self._news:
-            self._news.wait_for(lambda: self._untold or self._has_ended)
-            operations, self._untold = self._untold, {}
+            self._news.wait_for(lambda: self._unsent or self._has_ended)
+            operations, self._unsent = self._unsent, {}
             return operations
 
 

@@ -24,10 +24,10 @@ from waferstream.management.model.workflow import (
     Workflow,
 )
 
-Changes = Mapping[str, object]
+Fields = Mapping[str, object]
 """Fields of a workflow with other values."""
 
-_NOT_ASKED: Changes = {"aim": None, "asked_s": None, "next_placement": None}
+_NOT_ASKED: Fields = {"aim": None, "asked_s": None, "next_placement": None}
 
 
 class Submitted(Record):
@@ -38,7 +38,7 @@ class Submitted(Record):
     groups: tuple[str, ...] = ()
     submission: Submission
 
-    def changes(self, _workflow: Workflow, _time_s: float) -> Changes:
+    def changes(self, _workflow: Workflow, _time_s: float) -> Fields:
         """Return none: the workflow begins with it."""
         return {}
 
@@ -51,7 +51,7 @@ class JobCreated(Record):
     of: Kind
     log_path: str = ""
 
-    def changes(self, workflow: Workflow, time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, time_s: float) -> Fields:
         """Return the workflow's jobs with this one."""
         condition = Condition(phase=Phase.CREATED, time_s=time_s)
         job = Job(name=self.job, kind=self.of, log_path=self.log_path, conditions=(condition,))
@@ -66,7 +66,7 @@ class JobMoved(Record):
     phase: Phase
     message: str = ""
 
-    def changes(self, workflow: Workflow, time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, time_s: float) -> Fields:
         """Return the workflow's jobs, one of them in its phase."""
         jobs = tuple(
             job.moved(self.phase, time_s, self.message) if job.name == self.job else job
@@ -81,7 +81,7 @@ class Waits(Record):
     kind: Literal["waits"] = "waits"
     reason: str
 
-    def changes(self, _workflow: Workflow, _time_s: float) -> Changes:
+    def changes(self, _workflow: Workflow, _time_s: float) -> Fields:
         """Return the reason."""
         return {"reason": self.reason}
 
@@ -91,7 +91,7 @@ class CompileStarted(Record):
 
     kind: Literal["compile started"] = "compile started"
 
-    def changes(self, workflow: Workflow, _time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, _time_s: float) -> Fields:
         """Return the stage, and the number of the process."""
         return {"stage": Stage.COMPILING, "attempt": workflow.attempt + 1}
 
@@ -102,7 +102,7 @@ class Placed(Record):
     kind: Literal["placed"] = "placed"
     placement: Placement
 
-    def changes(self, workflow: Workflow, time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, time_s: float) -> Fields:
         """Return what it holds, and the number of the process; a service tells no phases itself."""
         phase = Phase.RUNNING if workflow.submission.is_service else Phase.SCHEDULED
         return {
@@ -124,7 +124,7 @@ class Asked(Record):
     next_placement: Placement | None = None
     reason: str = ""
 
-    def changes(self, _workflow: Workflow, time_s: float) -> Changes:
+    def changes(self, _workflow: Workflow, time_s: float) -> Fields:
         """Return what it ends for, and since when."""
         return {
             "stage": Stage.ENDING,
@@ -143,7 +143,7 @@ class Released(Record):
     is_lost: bool = False
     """Whether nobody had asked it to end."""
 
-    def changes(self, workflow: Workflow, time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, time_s: float) -> Fields:
         """Return the workflow without what it held."""
         return {
             "stage": Stage.WAITING,
@@ -161,7 +161,7 @@ class Predicted(Record):
     kind: Literal["predicted"] = "predicted"
     prediction: Prediction
 
-    def changes(self, _workflow: Workflow, _time_s: float) -> Changes:
+    def changes(self, _workflow: Workflow, _time_s: float) -> Fields:
         """Return the prediction."""
         return {"prediction": self.prediction}
 
@@ -172,7 +172,7 @@ class Progressed(Record):
     kind: Literal["progressed"] = "progressed"
     progress: Progress
 
-    def changes(self, workflow: Workflow, _time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, _time_s: float) -> Fields:
         """Return how far it is; steps that were not done before make up for lost processes."""
         before = 0 if workflow.progress is None else workflow.progress.step
         losses = 0 if self.progress.step > before else workflow.losses
@@ -185,7 +185,7 @@ class Labelled(Record):
     kind: Literal["labelled"] = "labelled"
     labels: dict[str, str | None]
 
-    def changes(self, workflow: Workflow, _time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, _time_s: float) -> Fields:
         """Return the submission with these labels."""
         labels = {**workflow.submission.labels, **self.labels}
         kept = {key: value for key, value in labels.items() if value is not None}
@@ -198,7 +198,7 @@ class Prioritized(Record):
     kind: Literal["prioritized"] = "prioritized"
     priority: int
 
-    def changes(self, workflow: Workflow, _time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, _time_s: float) -> Fields:
         """Return the submission with this priority."""
         return _resubmitted(workflow, priority=self.priority)
 
@@ -208,7 +208,7 @@ class Detached(Record):
 
     kind: Literal["detached"] = "detached"
 
-    def changes(self, workflow: Workflow, _time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, _time_s: float) -> Fields:
         """Return the submission of a workflow without client."""
         return _resubmitted(workflow, is_detached=True)
 
@@ -220,7 +220,7 @@ class Ended(Record):
     result: Phase
     message: str = ""
 
-    def changes(self, workflow: Workflow, time_s: float) -> Changes:
+    def changes(self, workflow: Workflow, time_s: float) -> Fields:
         """Return the workflow with its result, and all jobs ended."""
         return {
             "stage": Stage.ENDED,
@@ -288,7 +288,7 @@ def after(workflow: Workflow, fact: Fact, time_s: float) -> Workflow:
     return workflow.model_copy(update=dict(fact.changes(workflow, time_s)))
 
 
-def _released(workflow: Workflow, time_s: float) -> Changes:
+def _released(workflow: Workflow, time_s: float) -> Fields:
     """Return what changes when a workflow gives back what it holds."""
     since_s = time_s if workflow.held_since_s is None else workflow.held_since_s
     used_system_s = workflow.num_csx * max(0.0, time_s - since_s)
@@ -312,6 +312,6 @@ def _executes_moved(workflow: Workflow, phase: Phase, time_s: float) -> tuple[Jo
     )
 
 
-def _resubmitted(workflow: Workflow, **changes: object) -> Changes:
+def _resubmitted(workflow: Workflow, **changes: object) -> Fields:
     """Return what a workflow asks for, with changes."""
     return {"submission": workflow.submission.model_copy(update=changes)}

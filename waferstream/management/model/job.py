@@ -43,11 +43,6 @@ class Phase(StrEnum):
         """Whether the job has ended."""
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 
-    @property
-    def holds_systems(self) -> bool:
-        """Whether the job has left the queue and not ended."""
-        return self in (Phase.SCHEDULED, Phase.INITIALIZING, Phase.RUNNING, Phase.FAILING)
-
 
 class Condition(Record):
     """A phase that a job has reached, and why."""
