@@ -141,6 +141,11 @@ def _bind_tensor(
     return _bind(_tensor_cycles, kernel, hidden, tokens=prod(shape[:-1]), **options)
 
 
+def _over_tensor(kernel: Callable[..., Cycles]) -> Callable[[OpWork, float], CostFunction]:
+    """Return what binds a kernel over the tensor of an op, whatever the density."""
+    return lambda work, _: _bind_tensor(kernel, work.shape)
+
+
 def _tensor_cycles(
     grid: Grid, tokens: int, kernel: Callable[..., Cycles], hidden: int, dtype: str, **options: Any
 ) -> Cycles:
@@ -182,10 +187,6 @@ def _convolution(work: OpWork, density: float) -> CostFunction:
     )
 
 
-def _window(work: OpWork, _: float) -> CostFunction:
-    return _bind_tensor(spatial.windows, work.shape)
-
-
 def _attention(work: OpWork, _: float) -> CostFunction:
     return _bind(tensors.attention, *work.shape, backward=_is_backward(work))
 
@@ -205,18 +206,6 @@ def _norm(work: OpWork, _: float) -> CostFunction:
 def _reduction(work: OpWork, _: float) -> CostFunction:
     # Tokens stay unbound: the number of results against the number of tokens selects the sums.
     return _bind(tensors.reduction, work.shape, results=work.flops)
-
-
-def _gather(work: OpWork, _: float) -> CostFunction:
-    return _bind_tensor(tensors.gather, work.shape)
-
-
-def _copy(work: OpWork, _: float) -> CostFunction:
-    return _bind_tensor(tensors.copy, work.shape)
-
-
-def _random(work: OpWork, _: float) -> CostFunction:
-    return _bind_tensor(tensors.random, work.shape)
 
 
 def _elementwise(work: OpWork, _: float) -> CostFunction:
@@ -244,10 +233,10 @@ COST_FUNCTIONS: Mapping[str, Callable[[OpWork, float], CostFunction]] = {
     "norm": _norm,
     "softmax": _softmax,
     "reduction": _reduction,
-    "window": _window,
-    "gather": _gather,
-    "random": _random,
-    "copy": _copy,
+    "window": _over_tensor(spatial.windows),
+    "gather": _over_tensor(tensors.gather),
+    "random": _over_tensor(tensors.random),
+    "copy": _over_tensor(tensors.copy),
     "elementwise": _elementwise,
     "view": _view,
 }
