@@ -73,7 +73,8 @@ def _forget_commands() -> None:
     log = logging.getLogger("waferstream")
     log.handlers[:] = [each for each in log.handlers if not isinstance(each, TerminalHandler)]
     log.propagate = True
-    log.setLevel(logging.NOTSET)
+    if log.level != logging.NOTSET:  # to set a level clears what every logger of the process keeps
+        log.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)
