@@ -1,12 +1,15 @@
 """Pulses: what a process states is what another reads, whatever state the process is in."""
 
+import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
 
 import pytest
 
@@ -65,24 +68,42 @@ def test_long_text_is_cut() -> None:
     assert 100 < len(pulse.detail) < 200
 
 
-WRITING = """
-import pickle, sys
-from appliance.health.pulse import PulseWriter
-writer = PulseWriter()
-sys.stdout.buffer.write(pickle.dumps(writer.payload))
-sys.stdout.flush()
-for step in range(10**9):
-    writer.work(str(step), step)
-"""
+@contextmanager
+def fork(work: Callable[[Connection], None]) -> Iterator[tuple[int, Any]]:
+    """Let a fork of this process work, and kill it at the end; return its id and what it sends first."""
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=work, args=(there,))
+    process.start()
+    assert process.pid is not None
+    try:
+        yield process.pid, here.recv()
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        here.close()
+        there.close()
+
+
+def write_for_ever(there: Connection) -> None:
+    """Send the payload of a pulse, then write the pulse."""
+    writer = PulseWriter()
+    there.send(writer.payload)
+    for step in range(10**9):
+        writer.work(str(step), step)
+
+
+def write_nothing(there: Connection) -> None:
+    """Send the payload of a pulse, and wait."""
+    writer = PulseWriter()
+    there.send(writer.payload)
+    there.recv()
 
 
 def test_pulse_read_beside_writes_is_whole() -> None:
     """No read mixes two pulses, or finds a part that is not yet written."""
-    with subprocess.Popen([sys.executable, "-c", WRITING], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        payload = pickle.load(process.stdout)
-        pulses = [read_pulse(process.pid, payload) for _ in range(10_000)]
-        process.kill()
+    with fork(write_for_ever) as (pid, payload):
+        pulses = [read_pulse(pid, payload) for _ in range(10_000)]
     later = [each for each in pulses if each.activity is not Activity.IDLE]
     assert len(later) > 100
     assert [each for each in later if each.detail != str(each.step)] == []
@@ -133,11 +154,7 @@ def test_stopped_process_is_told_from_one_that_runs(process: subprocess.Popen[by
 
 def test_pulse_of_an_ended_process_is_an_error() -> None:
     """Where the process that holds the memory has ended, there is no pulse."""
-    code = (
-        "import pickle, sys\n"
-        "from appliance.health.pulse import PulseWriter\n"
-        "sys.stdout.buffer.write(pickle.dumps(PulseWriter().payload))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    with fork(write_nothing) as (_, payload):
+        pass
     with raises(ApplianceRuntimeServerError, "shared-memory-gone"):
-        read_pulse(os.getpid(), pickle.loads(done.stdout))
+        read_pulse(os.getpid(), payload)
