@@ -49,10 +49,9 @@ def test_every_random_op_has_a_keyed_kernel() -> None:
     assert KERNELS.keys() == RANDOM_OPS
 
 
-@pytest.mark.parametrize("name", sorted(KIND_OF))
-def test_every_listed_op_exists_in_torch(name: str) -> None:
+def test_every_listed_op_exists_in_torch() -> None:
     """A name that torch does not know would never match."""
-    assert hasattr(aten, name)
+    assert [name for name in KIND_OF if not hasattr(aten, name)] == []
 
 
 def test_ops_with_a_remedy_have_no_kernel() -> None:
