@@ -10,8 +10,10 @@ else, continues all that is stopped as soon as the process that stopped it ends,
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -141,7 +143,10 @@ class Arm:
 
 
 def _serve(pipe: Connection, opener: Opener, warm_up_steps: int) -> None:
-    """Run a process: set up, warm up, train on request until the pipe ends."""
+    """Run a process: set up, warm up, train on request until the pipe ends.
+
+    It ends without freeing what its loop holds: a process group that is freed can hang.
+    """
     signal.signal(signal.SIGINT, _leave)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)  # handled from here on
@@ -154,6 +159,10 @@ def _serve(pipe: Connection, opener: Opener, warm_up_steps: int) -> None:
     except Exception:
         with suppress(BrokenPipeError):
             pipe.send(_Failure(traceback.format_exc()))
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _seconds(run: Callable[[int], object], steps: int) -> float:

@@ -152,6 +152,12 @@ def open_deepspeed(
         yield _loop(train, workload)
 
 
+_GROUPS: list[object] = []
+"""The groups of this process, until it ends. With the last holder of one, torch joins the threads
+of gloo and keeps the GIL: a thread that still drops its last work would wait for that for ever.
+"""
+
+
 @contextmanager
 def _ranks(workload: Workload, rank: int, num_ranks: int, meeting_point: Path) -> Iterator[None]:
     """Join the group of ranks, which share the cores.
@@ -167,6 +173,7 @@ def _ranks(workload: Workload, rank: int, num_ranks: int, meeting_point: Path) -
         world_size=num_ranks,
         timeout=_TIMEOUT,
     )
+    _GROUPS.append(distributed.group.WORLD)
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import operator
 import os
 import signal
@@ -124,6 +125,24 @@ def test_close_ends_a_process_within_its_steps() -> None:
             arm.run(10_000)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+class HeldUp:
+    """Steps whose end hangs, as that of a process group can."""
+
+    def __call__(self, steps: int) -> None:
+        """Do nothing."""
+
+    def __del__(self) -> None:
+        if multiprocessing.parent_process() is not None:
+            time.sleep(60)
+
+
+def test_process_ends_without_freeing_its_loop() -> None:
+    arm = Arm("held up", [opener(HeldUp())])
+    (process,) = arm._processes.values()
+    arm.close()
+    assert process.exitcode == 0
 
 
 def test_close_is_idempotent() -> None:

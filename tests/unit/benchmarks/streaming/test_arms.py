@@ -128,12 +128,6 @@ def test_ranks_in_mixed_precision_keep_their_weights_in_fp32(tmp_path: Path, kin
         torch.testing.assert_close(one, other.float(), rtol=1e-2, atol=3e-3)
 
 
-_KEPT: list[object] = []
-"""Loops, with the process groups that they hold. With the last holder of a group torch joins the
-threads of gloo and keeps the GIL: one that still drops its last work would wait for that for ever.
-"""
-
-
 def trained_alone(name: str, workload: Workload, folder: Path) -> list[torch.Tensor]:
     """Train one step in this process; return the weights."""
     threads = torch.get_num_threads()
@@ -142,7 +136,6 @@ def trained_alone(name: str, workload: Workload, folder: Path) -> list[torch.Ten
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Workload, "model", lambda _: model)
         with opener() as run:
-            _KEPT.append(run)
             run(1)
             weights = [
                 (parameter.full_tensor() if isinstance(parameter, DTensor) else parameter).detach()
