@@ -20,6 +20,7 @@ from ray._private import worker
 from appliance.ray.connection.address import check_address
 from appliance.ray.connection.patches import (
     give_ray_a_generator,
+    keep_handlers,
     missing_names,
     patched,
     workers_script,
@@ -230,8 +231,9 @@ def _note_started(process: subprocess.Popen[bytes]) -> None:
 
 def _init(runtime: RuntimeSpec) -> None:
     give_ray_a_generator()
+    keep_handlers()
     close_token_file()
-    # A signal in the middle aborts the process, and Ray puts a handler of its own in our place.
+    # A signal in the middle aborts the process.
     with deferred():
         if runtime.address == "local":
             _start_private(runtime)

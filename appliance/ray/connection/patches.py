@@ -6,6 +6,7 @@
     services.start_api_server            no dashboard, and no process for usage statistics
     ray_constants.SETUP_WORKER_FILENAME  workers are forked by a server that has loaded the code
     random, in each module of Ray        a generator that is not the program's
+    RayLog, in C++                       no handler of signals
 
 They save half of the time of a start, keep other hosts from the ports of Ray, and let it outlive a
 signal to the group of the user's process. None is needed to run: with ``runtime.fast_start: false``
@@ -14,11 +15,12 @@ Ray starts by its public interface, and so it does where a release of Ray lacks 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,9 @@ _NO_PORT = 1
 _AGENT_WORDS = ("--dashboard_agent_command=", "--runtime_env_agent_command=")
 _PLACEHOLDER = 'sh -c "exec tail --pid=$RAY_RAYLET_PID -f /dev/null"'
 """What a raylet runs in place of an agent, as it ends with its agents: it ends with the raylet."""
+
+_HAS_HANDLER = "_ZN3ray6RayLog36is_failure_signal_handler_installed_E"
+"""Ray's variable, as the linker names it."""
 
 _NO_DASHBOARD = (None, None)
 """Address and process of the dashboard."""
@@ -127,6 +132,16 @@ def give_ray_a_generator() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("ray.") and getattr(module, "random", None) is random:
             module.random = _RAYS_GENERATOR  # type: ignore[attr-defined]
+
+
+def keep_handlers() -> None:
+    """Let Ray believe that its handler of signals is there, so that it takes nobody's place.
+
+    It would print a stack on SIGTERM, and be set in the middle of a start.
+    """
+    library = ctypes.CDLL(import_module("ray._raylet").__file__)
+    with suppress(ValueError):  # a release that has no such name
+        ctypes.c_bool.in_dll(library, _HAS_HANDLER).value = True
 
 
 def _without_agents(command: list[str]) -> list[str]:

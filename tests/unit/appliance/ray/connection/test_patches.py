@@ -89,6 +89,24 @@ def test_raylet_without_agents_finds_their_ports_and_outlives_no_placeholder(
     assert wait_for_end(placeholders) == set()
 
 
+_INSTALL = """
+import ctypes, os, signal
+from ray import _raylet
+from appliance.ray.connection import patches
+patches.keep_handlers()
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+ctypes.CDLL(_raylet.__file__)._ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb(None, False)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_ray_installs_no_handler_of_signals() -> None:
+    """As it does when a process connects, at the end of a start."""
+    command = [sys.executable, "-c", _INSTALL]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "handled\n", "")
+
+
 def test_a_release_without_a_name_starts_plainly(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
