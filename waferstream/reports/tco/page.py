@@ -25,7 +25,8 @@ def comparison_page(study: Study) -> Page:
     first, second = study.rivals
     sentences: list[Block] = [Sentence(line, is_note=False) for line in verdict(study)]
     costs, tornado, assumptions = cost_rows(study), tornado_rows(study), assumption_rows(study)
-    title = f"Lead of {first} over {second} in USD; to the left of zero {second} is cheaper"
+    code = study.comparison.currency.code
+    title = f"Lead of {first} over {second} in {code}; to the left of zero {second} is cheaper"
     return Page(
         title="Total cost of ownership",
         subtitle=" beside ".join(study.costs()),
@@ -55,23 +56,26 @@ def tornado_drawing(study: Study) -> Markup:
     bars = study.tornado[:MOST_BARS]
     drawing = Drawing(_TOP + _ROW * len(bars) + 24)
     left = min(_MOST_LEFT, 12 + _LETTER * max((len(bar.key) for bar in bars), default=0))
-    ends = [0.0, study.lead_usd(), *(end for b in bars for end in (b.at_low_usd, b.at_high_usd))]
+    money_of = study.comparison.currency.of_usd
+    lead = money_of(study.lead_usd())
+    spans = [sorted(map(money_of, (bar.at_low_usd, bar.at_high_usd))) for bar in bars]
+    ends = [0.0, lead, *(end for span in spans for end in span)]
     low, high = min(ends), max(ends)
     scale = (WIDTH - left - 12) / ((high - low) or 1.0)
     bottom = _TOP + _ROW * len(bars)
 
-    def x(usd: float) -> float:
-        return left + (usd - low) * scale
+    def x(sum_of_money: float) -> float:
+        return left + (sum_of_money - low) * scale
 
     for value in ticks(low, high, 4):
         drawing.line((x(value), _TOP - 4), (x(value), bottom), "line")
         drawing.text((x(value), bottom + 16), money(value), anchor="middle")
-    for index, bar in enumerate(bars):
+    for index, (bar, span) in enumerate(zip(bars, spans, strict=True)):
         y = _TOP + _ROW * index
-        start, end = sorted((x(bar.at_low_usd), x(bar.at_high_usd)))
+        start, end = map(x, span)
         color: Color = "blue" if bar.break_even is None else "vermilion"
         drawing.rect(start, y, end - start, _ROW - 5, color, 0.8)
         drawing.text((left - 6, y + _ROW - 8), bar.key, "ink", "end")
     drawing.line((x(0.0), _TOP - 4), (x(0.0), bottom), "ink", 1.5)
-    drawing.line((x(study.lead_usd()), _TOP - 4), (x(study.lead_usd()), bottom), "orange", 1.5)
+    drawing.line((x(lead), _TOP - 4), (x(lead), bottom), "orange", 1.5)
     return drawing.svg("Lead of the cheapest machine at both ends of each assumption's range")

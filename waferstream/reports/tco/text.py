@@ -112,7 +112,7 @@ def _break_even(bar: Bar, second: str) -> str:
 
 def tornado_rows(study: Study) -> list[Row]:
     """Return a header and a row for each assumption: its range, and the lead at both ends."""
-    bars = study.tornado[:MOST_BARS]
+    bars, currency = study.tornado[:MOST_BARS], study.comparison.currency
     widest = max((bar.swing_usd for bar in bars), default=1.0)
     header = ("assumption", "low", "high", f"lead of {study.rivals[0]} at low", "at high", "swing")
     return [
@@ -122,8 +122,8 @@ def tornado_rows(study: Study) -> list[Row]:
                 bar.key,
                 format_short(bar.estimate.least),
                 format_short(bar.estimate.most),
-                money(bar.at_low_usd),
-                money(bar.at_high_usd),
+                money(currency.of_usd(bar.at_low_usd)),
+                money(currency.of_usd(bar.at_high_usd)),
                 "#" * max(1, round(_BAR_LETTERS * bar.swing_usd / widest)),
             )
             for bar in bars
@@ -151,7 +151,7 @@ def comparison_text(study: Study) -> str:
             "",
             *aligned(cost_rows(study)),
             "",
-            f"What decides between {first} and {second}, in USD",
+            f"What decides between {first} and {second}, in {study.comparison.currency.code}",
             *aligned(tornado_rows(study), left=(0, 5)),
             "",
             *aligned(assumption_rows(study), left=(0, 4)),

@@ -17,7 +17,7 @@ from waferstream.reports.tco.costs import WORKING_SHARE
 from waferstream.reports.tco.page import comparison_page
 from waferstream.reports.tco.resolution import load_comparison
 from waferstream.reports.tco.sensitivity import Study
-from waferstream.reports.tco.text import as_json, comparison_text, verdict
+from waferstream.reports.tco.text import as_json, comparison_text, tornado_rows, verdict
 
 WAFER = {
     "name": "wafer", "system": "CS-3", "count": 1, "tokens_per_s": 1000, "computers_kw": 10,
@@ -96,6 +96,16 @@ def test_page_and_json_have_the_whole_comparison() -> None:
     assert data["tornado"][0]["key"] == "project.runs"
     assert all(one["source"] for one in data["assumptions"].values())
     assert "people.hour_usd" in comparison_text(study())
+
+
+def test_what_decides_is_told_in_the_currency_of_the_sums() -> None:
+    """A currency of which a dollar buys ten: every lead is ten times that in dollars."""
+    told = study(currency={"code": "XTS", "usd": 0.1})
+    assert "in XTS" in comparison_text(told)
+    assert "USD" not in comparison_text(told).partition("assumption    ")[0]
+    assert "in XTS;" in Parsed.of(comparison_page(told)).text
+    assert tornado_rows(study())[1][3:5] == ("9,123", "132K")
+    assert tornado_rows(told)[1][3:5] == ("91.2K", "1.32M")
 
 
 @pytest.mark.parametrize("value", [0, -5, {"value": 0}])
