@@ -23,6 +23,8 @@ NOT_RUN = {
     "tests/integration/test_run_on_ray.py runs a smaller one",
     "python -m scripts.scaling_curve --params params.yaml --num_csx 1,2,4,8 --out scaling": "eight "
     "minutes; tests/unit/waferstream/scaling/test_experiment.py runs a smaller one",
+    "waferstream checkpoint convert-config my_model": "it needs a model of transformers; "
+    "tests/unit/waferstream/cli/tools/checkpoint converts some",
     "waferstream generate": "it needs a trained model; tests/integration/test_serving.py trains one",
     "waferstream batch": "it needs a trained model; tests/integration/test_batch.py trains one",
     "waferstream serve": "it ends with a signal; tests/integration/test_serving.py sends it one",
