@@ -6,12 +6,17 @@ import ast
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from waferstream.config.schema.keys import all_keys
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ("configuration.md", "commands.md", "ops.md", "errors/index.md")
 """Pages that are made when the site is built, to which other pages of docs may lead."""
+FOR_USERS = {"What it is", "Start", "Tutorials", "Gallery", "How to"}
+"""Parts of the site for those who use the program."""
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 DOCUMENTS = sorted(
     path.relative_to(ROOT)
@@ -81,6 +86,29 @@ def test_modules_of_documents_can_be_run() -> None:
         text = (ROOT / document).read_text(encoding="utf-8")
         for module in sorted(set(COMMAND.findall(text))):
             assert find_spec(module) is not None, f"{module} in {document}"
+
+
+def _prose(page: str) -> int:
+    """Return the words of a page of docs that are in no table."""
+    lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    return sum(len(line.split()) for line in lines if not line.startswith("|"))
+
+
+def _pages(entry: Any) -> list[str]:
+    """Return the pages of an entry of the site's navigation that are files of docs."""
+    if isinstance(entry, str):
+        return [entry] if (ROOT / "docs" / entry).exists() else []
+    inner = entry.values() if isinstance(entry, dict) else entry
+    return [page for each in inner for page in _pages(each)]
+
+
+def test_pages_for_users_are_a_third_of_the_prose() -> None:
+    """Who uses the program is not to look for it between how it works and how far it is right."""
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1])
+    of_users = [page for entry in nav if set(entry) <= FOR_USERS for page in _pages(entry)]
+    every = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
+    assert len(of_users) > 15
+    assert sum(map(_prose, of_users)) * 3 >= sum(map(_prose, every))
 
 
 def test_files_that_the_code_names_exist() -> None:
