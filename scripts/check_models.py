@@ -31,8 +31,8 @@ from cstorch.current import existing_backend
 from cstorch.referee.report import Report
 from tests.support.models.transformers_cases import BATCH_SIZE, CASES, Case
 from tests.support.models.zoo_runs import NAMES, write_model
-from waferstream.cli.checking import report_of, train
-from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.options import cluster_file
+from waferstream.cli.in_process import report_of, train
 from waferstream.core.errors import CheckError, WaferStreamError
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result

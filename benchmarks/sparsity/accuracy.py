@@ -29,13 +29,13 @@ import torch
 import yaml
 
 from waferstream.cli.main import main as run
-from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.config.phases import load_params
 from waferstream.core.config import load_yaml
 from waferstream.core.errors import WaferStreamError
 from waferstream.host.files import write_json
 from waferstream.reports.benchmark import new_file, new_result, positive
 from waferstream.training.checkpoints.pruning import pruned_model
+from waferstream.workload.weight_files import write_checkpoint
 
 _PARAMS = Path(__file__).parents[2] / "params.yaml"
 _MODEL = {"hidden_size": 128, "num_hidden_layers": 2, "filter_size": 512}
@@ -148,7 +148,7 @@ def _start(phase: Phase, params: Path, folder: Path) -> list[str]:
         return [f"--checkpoint_path={start}"]
     model = pruned_model(load_params(params), start, phase.one_shot, _CALIBRATION_BATCHES)
     target = folder / f"{phase.name}.mdl"
-    write_weights(target, model.state_dict(), {"global_step": 0})
+    write_checkpoint(target, model.state_dict(), {"global_step": 0})
     return [f"--checkpoint_path={target}", "--load_checkpoint_states=model"]
 
 

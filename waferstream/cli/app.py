@@ -20,7 +20,7 @@ from typer.completion import shell_complete
 from typer.core import TyperCommand
 from typer.main import get_command, get_install_completion_arguments
 
-from waferstream.cli.frame.commands import NAME, SETTINGS, Group, find, parse, refused
+from waferstream.cli.frame.commands import COMPLETE, NAME, SETTINGS, Group, find, parse, refusing
 from waferstream.cli.frame.words import is_flag
 from waferstream.version import VERSION
 
@@ -43,7 +43,7 @@ class Entry:
             import_module(each.name)
         found = find(name)
         found.name = name
-        if isinstance(found, Group):
+        if isinstance(found, Group) or not found.help:
             found.help = f"{self.help[0].upper()}{self.help[1:]}."
         return found
 
@@ -61,19 +61,21 @@ COMMANDS: Mapping[str, Entry] = {
     "trace": Entry("forms", "draw and animate one kernel of a layer on the wafer", RUNS),
     "explore": Entry("tools.explore", "move sliders over the simulator", RUNS),
     "runs": Entry("tools.runs", "list, show, compare, remove runs", RUNS),
-    "report": Entry("tools.report", "show what a run found, and its page", RUNS),
-    "check": Entry("check", "compare the first steps of a program with plain PyTorch", RUNS),
-    "exec": Entry("execute", "run a program that was written for the real machine", RUNS),
+    "report": Entry("tools.runs", "show what a run found, and its page", RUNS),
+    "check": Entry("programs", "compare the first steps of a program with plain PyTorch", RUNS),
+    "exec": Entry("programs", "run a program that was written for the real machine", RUNS),
     "study": Entry("tools.study", "predict a grid over any keys", RUNS),
     "search": Entry(
-        "tools.search", "find batch, systems and micro-batch for least days or cost", RUNS
+        "tools.study", "find batch, systems and micro-batch for least days or cost", RUNS
     ),
     "compare": Entry("tools.compare", "wafers or GPUs for a budget", RUNS),
-    "tco": Entry("tools.tco", "compare what a project costs on several machines", RUNS),
+    "tco": Entry("tools.compare", "compare what a project costs on several machines", RUNS),
     "config": Entry("tools.config", "copy, check, compare and explain params files", FILES),
-    "model": Entry("tools.model", "list and describe models, write initial weights", FILES),
+    "model": Entry("tools.registered", "list and describe models, write initial weights", FILES),
     "data": Entry("tools.preparation", "prepare texts as files of tokens", FILES),
-    "data_processor": Entry("tools.data", "list, describe and measure data processors", FILES),
+    "data_processor": Entry(
+        "tools.registered", "list, describe and measure data processors", FILES
+    ),
     "checkpoint": Entry(
         "tools.checkpoint", "convert, compare, verify and prune checkpoints", FILES
     ),
@@ -84,7 +86,7 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "serve keys": Entry("serving.accounts", "say who may ask", SERVING, hidden=True),
     "serve usage": Entry("serving.accounts", "show what was used", SERVING, hidden=True),
-    "batch": Entry("serving.batch", "answer a file of requests", SERVING),
+    "batch": Entry("serving.generate", "answer a file of requests", SERVING),
     "ctl": Entry("tools.ctl", "list, explain and cancel jobs; users, sessions, nodes", APPLIANCE),
     "cluster": Entry(
         "tools.cluster", "plan hosts; lend a cluster to programs elsewhere", APPLIANCE
@@ -93,9 +95,14 @@ COMMANDS: Mapping[str, Entry] = {
     "certificates": Entry(
         "tools.certificates", "make the certificates of a cluster's links", APPLIANCE
     ),
-    "run": Entry("forms", "as run.py --params FILE, with all flags", RUNS, hidden=True),
-    "fit": Entry("forms", "as train", RUNS, hidden=True),
-    "validate": Entry("forms", "as eval", RUNS, hidden=True),
+    "run": Entry("forms", "run a params file as run.py does, with all flags", RUNS, hidden=True),
+    "fit": Entry("forms", "train and evaluate, as the vendor's command does", RUNS, hidden=True),
+    "validate": Entry(
+        "forms",
+        "evaluate, as the vendor's command does; config validate checks keys",
+        RUNS,
+        hidden=True,
+    ),
     "validate_all": Entry("forms", "evaluate each checkpoint on each data set", RUNS, hidden=True),
 }
 
@@ -103,9 +110,6 @@ _EPILOG = (
     "waferstream COMMAND --help has an example of each. Words that begin with a flag are those of "
     "run.py and of the real machine (waferstream run --help)."
 )
-
-_COMPLETE = "_WAFERSTREAM_COMPLETE"
-"""Variable in which a shell says what it asks for, when it completes a word."""
 
 _COMPLETION = ("complete words with Tab in this shell", "print what that installs")
 """Help of the flags that Typer adds, in one line each."""
@@ -194,11 +198,8 @@ def context_of(words: Sequence[str], home: Path = Path()) -> Any:
 
 def call(words: Sequence[str], home: Path) -> int:
     """Do what a command line says; return its exit code; arguments and errors as ``context_of``."""
-    if asked := os.environ.get(_COMPLETE):
-        return shell_complete(root(), {"obj": home, **SETTINGS}, NAME, _COMPLETE, asked)
+    if asked := os.environ.get(COMPLETE):
+        return shell_complete(root(), {"obj": home, **SETTINGS}, NAME, COMPLETE, asked)
     context = context_of(words, home)
-    try:
-        with context:
-            return context.command.invoke(context) or 0
-    except typer.TyperException as error:
-        raise refused(error) from None
+    with refusing(), context:
+        return context.command.invoke(context) or 0

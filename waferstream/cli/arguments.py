@@ -14,9 +14,9 @@ from typer.core import CompletionItem  # type: ignore[attr-defined]
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
 from waferstream.cli.flags.forms import FORMS, Form, instead
 from waferstream.cli.flags.run import SIMULATION_FLAGS
-from waferstream.cli.frame.commands import Command, built, parse, refused
-from waferstream.cli.frame.files import cluster_file
-from waferstream.cli.frame.words import WrongCommandLine, split_dotted, split_lists
+from waferstream.cli.frame.commands import Command, built, parse, refusing
+from waferstream.cli.frame.options import cluster_file
+from waferstream.cli.frame.words import Fail, split_dotted, split_lists
 from waferstream.cli.keys import TypedKeys, known_keys, typed_keys
 from waferstream.config.overrides import Override
 from waferstream.config.params import Mode
@@ -25,11 +25,20 @@ from waferstream.core.errors import ConfigError
 from waferstream.machine.record import DEFAULT_LIMIT
 from waferstream.reports.economics import PriceSpec, check_tokens
 from waferstream.scaling.sweep import SimulationRequest, parse_sweep
-from waferstream.simulation.wafer_trace_request import FLAG as WAFER_TRACE_FLAG
 from waferstream.simulation.wafer_trace_request import WaferTraceRequest, parse_wafer_trace
 from waferstream.training.trace_request import TraceRequest
 
 _OVERRIDING_FLAGS = (*CONFIG_FLAGS, *REAL_MACHINE_FLAGS, *COMMAND_FLAGS)
+
+_NOT_WITH = {
+    "wafer_trace": ("simulate", "compile_only", "validate_only", "fault", "trace"),
+    "simulate": ("compile_only", "validate_only", "fault"),
+    "compile_only": ("validate_only",),
+}
+"""Flags that have no effect beside another. A simulation takes ``--local``: it starts no roles."""
+
+_NEEDS = {"trace_limit": "trace"} | {flag.name: "simulate" for flag in SIMULATION_FLAGS}
+"""Flags that have no effect without another."""
 
 KEYS, OVER = "keys", "over"
 """Names in the context of a command of its dotted keys, and of lists of values for a study."""
@@ -98,10 +107,8 @@ def parse_arguments(argv: Sequence[str], home: Path, cwd: Path | None = None) ->
     """
     name, *words = argv if argv and argv[0] in FORMS else ["run", *argv]
     ctx = parse(form_command(name), words, home)
-    try:
+    with refusing():
         return arguments_of(ctx, argv, cwd)
-    except typer.TyperException as error:
-        raise refused(error) from None
 
 
 def form_command(name: str, run: Callable[[Any], int] = lambda _: 0) -> Any:
@@ -115,7 +122,7 @@ def form_command(name: str, run: Callable[[Any], int] = lambda _: 0) -> Any:
     for title, flags in form.groups.items():
         own += [flag.parameter(title, hidden=not form.shows(flag)) for flag in flags]
     call.__signature__ = Signature(own)  # type: ignore[attr-defined]
-    return built(name, call, form.example, FormCommand, form.help)
+    return built(name, call, form.example, FormCommand)
 
 
 class FormCommand(Command):
@@ -125,10 +132,7 @@ class FormCommand(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the command, those of keys apart."""
-        try:
-            words, ctx.meta[KEYS] = split_dotted(args)
-        except WrongCommandLine as error:
-            ctx.fail(str(error))
+        words, ctx.meta[KEYS] = split_dotted(args, ctx.fail)
         if self.name == "simulate":
             words, ctx.meta[OVER] = split_lists(words, ctx.meta[KEYS])
         if not ctx.resilient_parsing and (refusal := instead(str(self.name), words)):
@@ -146,71 +150,67 @@ class FormCommand(Command):
 def arguments_of(ctx: Any, words: Sequence[str], cwd: Path | None = None) -> Arguments:
     """Return what the context of a form's command says; ``typer.TyperException`` if it is wrong."""
     form = FORMS[ctx.command.name]
-    try:
-        typed = _typed(form, ctx.params)
-        mode = typed.get("mode", "train_and_eval")
-        return Arguments(
-            words=tuple(words),
-            params=Path(typed["params"]),
-            mode=cast("Mode", mode),
-            cluster=cluster_file(typed.get("cluster"), (cwd or Path(), ctx.obj)),
-            is_local="local" in typed,
-            trace=_trace(typed),
-            faults=tuple(typed.get("fault", ())),
-            prints_json="json" in typed,
-            simulation=_simulation(typed, mode),
-            wafer_trace=_wafer_trace(typed),
-            is_plan=form.name == "plan",
-            typed={name: value for name, value in typed.items() if name not in form.says},
-            keys=typed_keys(ctx.meta[KEYS]),
-        )
-    except WrongCommandLine as error:
-        ctx.fail(str(error))
-        raise
+    typed = _typed(form, ctx)
+    mode = typed.get("mode", "train_and_eval")
+    _check_together(typed, mode, ctx.fail)
+    return Arguments(
+        words=tuple(words),
+        params=Path(typed["params"]),
+        mode=cast("Mode", mode),
+        cluster=cluster_file(typed.get("cluster"), (cwd or Path(), ctx.obj)),
+        is_local="local" in typed,
+        trace=(
+            TraceRequest(Path(typed["trace"]), typed.get("trace_limit", DEFAULT_LIMIT))
+            if "trace" in typed
+            else None
+        ),
+        faults=tuple(typed.get("fault", ())),
+        prints_json="json" in typed,
+        simulation=_simulation(typed) if "simulate" in typed else None,
+        wafer_trace=parse_wafer_trace(typed["wafer_trace"]) if "wafer_trace" in typed else None,
+        is_plan=form.name == "plan",
+        typed={name: value for name, value in typed.items() if name not in form.says},
+        keys=typed_keys(ctx.meta[KEYS]),
+    )
 
 
-def _typed(form: Form, params: Mapping[str, Any]) -> dict[str, Any]:
+def given(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a context that were typed."""
+    return {
+        name: value
+        for name, value in params.items()
+        if value is not None and value is not False and value != ()
+    }
+
+
+def _typed(form: Form, ctx: Any) -> dict[str, Any]:
     """Return the values of the flags that were typed, or that the form says, by their names."""
     typed = dict(form.says)
-    for flag in form.flags:
-        value = params.get(flag.name)
-        if value is None or value is False or value == ():
-            continue
+    flags = {flag.name: flag for flag in form.flags}
+    for name, value in given(ctx.params).items():
         try:
-            typed[flag.name] = flag.collect(value)
+            typed[name] = flags[name].collect(value)
         except ValueError as error:
-            raise WrongCommandLine(f"argument --{flag.name}: {error}") from None
+            ctx.fail(f"argument --{name}: {error}")
     if "params" not in typed:
-        raise WrongCommandLine("the following arguments are required: -p/--params")
-    if {"compile_only", "validate_only"} <= typed.keys():
-        raise WrongCommandLine("argument --validate_only: not allowed with argument --compile_only")
+        ctx.fail("the following arguments are required: -p/--params")
     return typed
 
 
-def _trace(typed: Mapping[str, Any]) -> TraceRequest | None:
-    if "trace" not in typed:
-        if "trace_limit" in typed:
-            raise WrongCommandLine("--trace_limit requires --trace")
-        return None
-    return TraceRequest(Path(typed["trace"]), typed.get("trace_limit", DEFAULT_LIMIT))
+def _check_together(typed: Mapping[str, Any], mode: str, fail: Fail) -> None:
+    """Refuse flags that would have no effect, or none together."""
+    for name, others in _NOT_WITH.items():
+        for other in others if name in typed else ():
+            if other in typed:
+                fail(f"--{other} cannot be combined with --{name}")
+    for name, needed in _NEEDS.items():
+        if name in typed and needed not in typed:
+            fail(f"--{name} requires --{needed}")
+    if "simulate" in typed and mode.startswith("eval"):
+        fail(f"--simulate predicts training; it cannot be combined with mode {mode}")
 
 
-def _wafer_trace(typed: Mapping[str, Any]) -> WaferTraceRequest | None:
-    if "wafer_trace" not in typed:
-        return None
-    for name in ("simulate", "compile_only", "validate_only", "fault", "trace"):
-        if name in typed:
-            raise WrongCommandLine(f"--{name} cannot be combined with {WAFER_TRACE_FLAG}")
-    return parse_wafer_trace(typed["wafer_trace"])
-
-
-def _simulation(typed: Mapping[str, Any], mode: str) -> SimulationRequest | None:
-    if "simulate" not in typed:
-        for flag in SIMULATION_FLAGS:
-            if flag.name in typed:
-                raise WrongCommandLine(f"--{flag.name} requires --simulate")
-        return None
-    _refuse_ignored(typed, mode)
+def _simulation(typed: Mapping[str, Any]) -> SimulationRequest:
     if "token_budget" in typed:
         check_tokens(typed["token_budget"], "--token_budget")
     prices = {name: typed[name] for name in PriceSpec.model_fields if name in typed}
@@ -225,20 +225,6 @@ def _simulation(typed: Mapping[str, Any], mode: str) -> SimulationRequest | None
         explains="explain" in typed,
         prices=validate(PriceSpec, prices, "command line"),
     )
-
-
-def _refuse_ignored(typed: Mapping[str, Any], mode: str) -> None:
-    """Refuse a typed flag that would have no effect on a simulation.
-
-    ``--local`` is taken: a simulation has no roles, and so starts nothing outside of this process.
-    """
-    if mode.startswith("eval"):
-        raise WrongCommandLine(
-            f"--simulate predicts training; it cannot be combined with mode {mode}"
-        )
-    for name in ("compile_only", "validate_only", "fault"):
-        if name in typed:
-            raise WrongCommandLine(f"--{name} cannot be combined with --simulate")
 
 
 def check_names(command: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
@@ -14,13 +15,14 @@ from appliance.ray.connection.greeting import check_greeting
 from appliance.spec import RuntimeSpec
 from waferstream.config.params import InitConfig, Mode, Params
 from waferstream.config.sections.callbacks import LoadCheckpointStates
-from waferstream.core.errors import CheckpointError, ConfigError, DataError
+from waferstream.core.errors import CheckpointError, ConfigError
 from waferstream.core.program.micro_batches import check_systems
 from waferstream.core.stores import store_of
 from waferstream.core.system_errors import file_error
 from waferstream.core.tested_torch import check_torch
+from waferstream.core.units import counted
 from waferstream.training.results.claim import check_claim
-from waferstream.workload.data_files import find_files
+from waferstream.workload.data_files import find_files, out_of_vocabulary, text_empty
 
 _TEXT = "TextDataProcessor"
 _STDLIB = "stdlib"
@@ -37,7 +39,8 @@ def check_run(params: Params, mode: Mode, runtime: RuntimeSpec) -> None:
             not answer, or torch is another one.
     """
     init, fit = params.trainer.init, params.trainer.fit
-    _check_torch()
+    with suppress(PackageNotFoundError):  # made from its sources, or not there: its import tells
+        check_torch(version("torch"))
     is_emulated = init.backend.backend_type == "CSX"
     if is_emulated and runtime.kind == "ray":
         check_greeting(runtime.address)
@@ -55,15 +58,6 @@ def check_run(params: Params, mode: Mode, runtime: RuntimeSpec) -> None:
         _check_checkpoint(validation.ckpt_path)
 
 
-def _check_torch() -> None:
-    """Refuse another torch than the tested one, as it is installed."""
-    try:
-        found = version("torch")
-    except PackageNotFoundError:  # made from its sources, or not there: what imports it tells
-        return
-    check_torch(found)
-
-
 def _check_data(loader: Mapping[str, Any], init: InitConfig, where: str) -> None:
     """Refuse text that is not there, empty or of other tokens, as its processor would later."""
     path = loader.get("path")
@@ -71,25 +65,13 @@ def _check_data(loader: Mapping[str, Any], init: InitConfig, where: str) -> None
         return
     files = find_files(path, loader.get("suffixes", (".txt", ".md", ".py")))
     if not any(file.stat().st_size for file in files):
-        raise DataError(
-            "the text must not be empty",
-            code="text-empty",
-            where=path,
-            value=f"{len(files)} {'file' if len(files) == 1 else 'files'} of 0 bytes",
-            rule="files with at least one byte",
-            remedy="name files with text",
-        )
+        raise text_empty(path, f"{counted(len(files), 'file')} of 0 bytes")
     tokens = init.model.dump().get("vocab_size")
     largest = _largest_byte(files)
     if isinstance(tokens, int) and tokens <= largest:
-        raise DataError(
-            "token ids must be below the size of the model's vocabulary",
-            code="token-out-of-vocabulary",
-            where=where,
-            value=f"the byte {largest} in {path}",
-            rule=f"below vocab_size, which is {tokens}",
-            remedy="raise vocab_size: bytes need 256 tokens",
-        )
+        rule = f"below vocab_size, which is {tokens}"
+        remedy = "raise vocab_size: bytes need 256 tokens"
+        raise out_of_vocabulary(where, f"the byte {largest} in {path}", rule, remedy)
 
 
 def _largest_byte(files: Iterable[Path]) -> int:
@@ -172,12 +154,7 @@ def _check_folder(folder: Path) -> None:
             rule="a folder, or a path at which one can be made",
             remedy="name another one with --model_dir",
         )
-    _check_space(folder, there)
-    check_claim(folder)
-
-
-def _check_space(folder: Path, there: Path) -> None:
-    """Refuse a disk on which not even a log has room."""
     disk = os.statvfs(there)
     if disk.f_blocks and disk.f_bavail * disk.f_frsize < _LEAST_BYTES:
         raise file_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)))
+    check_claim(folder)

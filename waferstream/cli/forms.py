@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from waferstream.cli.arguments import KEYS, OVER, arguments_of, form_command
+from waferstream.cli.arguments import KEYS, OVER, arguments_of, form_command, given
 from waferstream.cli.flags.forms import FORMS
 from waferstream.cli.frame.commands import DECLARED, WORDS
-from waferstream.cli.frame.files import cluster_file
+from waferstream.cli.frame.options import cluster_file
 from waferstream.cli.frame.output import ask_for_json
 from waferstream.cli.run import run
 
@@ -26,14 +26,9 @@ def _run(ctx: Any) -> int:
 
 def _study(ctx: Any) -> int:
     """Simulate a study over the values of keys; those that do not vary have one value."""
-    from waferstream.cli.tools.asked import Prices  # noqa: PLC0415  (studies)
-    from waferstream.cli.tools.study import study  # noqa: PLC0415
+    from waferstream.cli.tools.study import Prices, study  # noqa: PLC0415  (studies)
 
-    typed = {
-        name: value
-        for name, value in ctx.params.items()
-        if value is not None and value is not False and value != ()
-    }
+    typed = given(ctx.params)
     values = dict([*ctx.meta[KEYS], *ctx.meta[OVER]])
     values |= {name: f"{typed.pop(name)}" for name in ("num_csx", "batch_size") if name in typed}
     if "system" in typed:

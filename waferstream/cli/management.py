@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.ports import port_flag
+from waferstream.cli.frame.options import port_flag
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.units import GIB
 from waferstream.host.user_state import state_folder
@@ -59,20 +59,28 @@ def start(
     from waferstream.management.door.doors import DoorSettings  # noqa: PLC0415  (HTTP and gRPC)
     from waferstream.management.server import ServerSettings, running  # noqa: PLC0415
 
+    if inventory is None:
+        numbers = {"systems": systems, "memoryx_groups": groups}
+        found = validate(QueueSpec, numbers, "--systems, --groups").inventory(kind)
+    else:
+        found = validate(Inventory, load_yaml(inventory), str(inventory))
     settings = ServerSettings(
         folder=folder or state_folder() / "management",
-        inventory=_inventory(inventory, systems, groups, kind),
+        inventory=found,
         store=store,
         ray_address=ray,
         doors=DoorSettings(host, port, http_port, _door_tls(tls, require_certificates)),
-        relays=_relays(relays),
+        relays=Relays() if relays is None else validate(Relays, load_yaml(relays), str(relays)),
         user_bytes=None if user_gib is None else int(user_gib * GIB),
     )
     with running(settings) as server:
         keep_token(server.doors.address, server.token)
         print(f"address: {server.doors.address}", f"pages:   {server.doors.url}", sep="\n")
         print(f"token:   {server.token}", flush=True)
-        _wait_for_signal()
+        ended = threading.Event()  # by a signal; what it has launched goes on
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: ended.set())
+        ended.wait()
     return 0
 
 
@@ -82,27 +90,5 @@ def _door_tls(folder: Path | None, asks_clients: bool) -> DoorTls | None:
 
     if folder is None:
         return None
-    files = {"ca": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
-    paths = {key: folder / name for key, name in files.items()}
+    paths = {key: folder / f"{key}.pem" for key in ("ca", "certificate", "key")}
     return validate(DoorTls, paths | {"clients": asks_clients}, "--tls")
-
-
-def _inventory(
-    file: Path | None, systems: int, groups: int, kind: Literal["CS-2", "CS-3"]
-) -> Inventory:
-    if file is not None:
-        return validate(Inventory, load_yaml(file), str(file))
-    numbers = {"systems": systems, "memoryx_groups": groups}
-    return validate(QueueSpec, numbers, "--systems, --groups").inventory(kind)
-
-
-def _relays(path: Path | None) -> Relays:
-    return Relays() if path is None else validate(Relays, load_yaml(path), str(path))
-
-
-def _wait_for_signal() -> None:
-    """Wait for SIGINT or SIGTERM; then the management ends, and what it has launched goes on."""
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    ended.wait()

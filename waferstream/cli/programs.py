@@ -1,152 +1,144 @@
-"""Run a program in this process, as ``waferstream exec`` does.
-
-It imports torch, which takes seconds: the command line is checked before it is imported.
-"""
+"""``waferstream exec`` and ``check``: programs that were written for the real machine."""
 
 from __future__ import annotations
 
-import runpy
-import sys
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import torch
+import typer
+from typer import Argument, Option
 
-from appliance.user_code import imports_end_with, prepare_imports_with
-from cstorch import flags
-from cstorch.cluster.config import Launch, launch
-from cstorch.current import existing_backend
-from waferstream.cli.vendor_names import VENDOR_NAMES
-from waferstream.core.errors import ConfigError, WaferStreamError
-from waferstream.host.interrupts import deferred
-from waferstream.host.tracebacks import shows_all
+from waferstream.cli.arguments import parse_arguments
+from waferstream.cli.frame.commands import Program, command
+from waferstream.cli.frame.options import Cluster, machine_of
+from waferstream.config.phases import check_sections, load_phases
+from waferstream.core.errors import ConfigError
+from waferstream.host.files import json_text
+from waferstream.host.standard_streams import outlasting_readers
+from waferstream.host.terminal import log_to_terminal
+from waferstream.machine.record import DEFAULT_LIMIT
+from waferstream.training.trace_request import TraceRequest
 
 if TYPE_CHECKING:
-    from waferstream.training.trace_request import TraceRequest
+    from cstorch.cluster.config import Launch
 
-_END_S = 20
-"""How long the cluster of a program may take to end after a signal."""
+STEPS = 2
+
+NumCsx = Annotated[int | None, Option(min=1, help="systems, instead of the program's number")]
 
 
-def execute(
-    program: str,
-    words: Sequence[str],
-    settings: Launch,
-    *,
-    is_module: bool = False,
-    trace: TraceRequest | None = None,
+@command("exec", "--num_csx 4 train.py --epochs 2", Program)
+def run_program(
+    ctx: typer.Context,
+    program: Annotated[
+        list[str] | None, Argument(help="program and its arguments", show_default=False)
+    ] = None,
+    module: Annotated[
+        str | None, Option("-m", help="run a module; its arguments follow its name")
+    ] = None,
+    cluster: Cluster = None,
+    num_csx: NumCsx = None,
+    mgmt_address: Annotated[
+        str | None, Option(help="host:port of a cluster that runs elsewhere")
+    ] = None,
+    credentials_path: Annotated[
+        Path | None, Option(help="file with the right to use that cluster")
+    ] = None,
+    trace: Annotated[
+        Path | None, Option(help="write a Perfetto trace of emulated and measured time")
+    ] = None,
+    trace_limit: Annotated[
+        int, Option(help="most activities of each clock in the trace")
+    ] = DEFAULT_LIMIT,
 ) -> int:
-    """Run a program to its end, end its cluster, and return the exit code.
+    """Run a program that imports cerebras.pytorch on an emulated cluster."""
+    words = program or []
+    if module is None and not words:
+        ctx.fail("name a program, or a module after -m")
+    log_to_terminal("INFO", "vendor")
+    if module is None:
+        _check_file(words[0], "name the program's file, or a module after -m")
+    _check_vendor_names()
+    from waferstream.cli.in_process import execute  # noqa: PLC0415  (torch)
 
-    Args:
-        program: Its path, or the name of a module.
-        words: Its own arguments.
-        settings: What was typed of its cluster.
-        is_module: Whether it is a module.
-        trace: What is written at its end.
+    settings = replace(
+        _launch(ctx, cluster, num_csx),
+        mgmt_address=mgmt_address,
+        credentials_path=credentials_path,
+    )
+    name, *arguments = [module, *words] if module else words
+    asked = TraceRequest(trace, trace_limit) if trace else None
+    with outlasting_readers():
+        return execute(name, arguments, settings, is_module=module is not None, trace=asked)
 
-    An error of the program's own is printed with its traceback, one of this project as a message
-    below the line of the program that met it.
 
-    Raises:
-        SystemExit: The program ended itself.
-        KeyboardInterrupt: The user interrupted it.
-        WaferStreamError: The program is missing, or the trace cannot be written.
+@command("check", "--num_csx 2 params.yaml", Program)
+def check(
+    ctx: typer.Context,
+    target: Annotated[Path, Argument(help="program, or params file")],
+    words: Annotated[
+        list[str] | None,
+        Argument(help="arguments of the program, or flags of the run", show_default=False),
+    ] = None,
+    steps: Annotated[int, Option(min=1, help="steps to compare")] = STEPS,
+    cluster: Cluster = None,
+    num_csx: NumCsx = None,
+    json: Annotated[bool, Option(help="print JSON")] = False,
+) -> int:
+    """Run the first steps of a training beside plain PyTorch on the whole batch.
+
+    Are losses, weights and buffers equal, close, or different? The exit code is 1 if different.
     """
-    if trace is not None:
-        trace.check()
-        settings = replace(settings, trace_limit=trace.limit)
-    folder = Path() if is_module else Path(program).parent
-    with flags_of_a_new_process(), _prepared([program, *words], folder, settings):
-        try:
-            with nullcontext() if trace is None else trace.writing(existing_backend):
-                if is_module:
-                    _check_module(program)
-                    runpy.run_module(program, run_name="__main__", alter_sys=True)
-                else:
-                    runpy.run_path(program, run_name="__main__")
-        except WaferStreamError as error:
-            if shows_all():
-                traceback.print_exception(error)
-            _print_line(error.__traceback__)
-            print(f"Error: {error}", file=sys.stderr)
-            return 1
-        except Exception as error:  # the program's own
-            traceback.print_exception(error.with_traceback(_below_runpy(error.__traceback__)))
-            return 1
-    return 0
+    log_to_terminal("WARNING")
+    _check_file(target, "name a program, or a params file (.yaml)")
+    is_params = target.suffix in (".yaml", ".yml")
+    flags = [*(words or ()), *([f"--num_csx={num_csx}"] if num_csx else [])]
+    flags += [f"--cluster={cluster}"] if cluster else []
+    if is_params:
+        parsed = parse_arguments(["--params", f"{target}", *flags], ctx.obj)
+        for params in load_phases(target, parsed.overrides()):
+            check_sections(params)
+    else:
+        _check_vendor_names()
+    from waferstream.cli.in_process import execute, report_of, train  # noqa: PLC0415  (torch)
+
+    if is_params:
+        run_once = partial(train, target, flags, ctx.obj)
+    else:
+        run_once = partial(execute, f"{target}", words or (), _launch(ctx, cluster, num_csx))
+    folder = target.parent.resolve()
+    report = report_of(run_once, folder, steps, is_quiet=json or is_params)
+    print(json_text(report.fields()) if json else "\n".join(report.lines()))
+    return 1 if report.outcome == "different" else 0
 
 
-@contextmanager
-def flags_of_a_new_process() -> Iterator[None]:
-    """Start from the default flags; an earlier run in this process changes no bit."""
-    with flags.restored():
-        flags.reset()
-        yield
-
-
-@contextmanager
-def _prepared(words: Sequence[str], folder: Path, settings: Launch) -> Iterator[None]:
-    """Prepare imports, sys.argv and the cluster's settings; end the cluster and undo all of it."""
-    before = list(sys.argv), list(sys.path)
-    sys.path.insert(0, str(folder.resolve()))
-    sys.argv[:] = words
-    torch.set_num_threads(1)  # the cores belong to the cluster
-    token = launch.set(settings)
-    prepare_imports_with(VENDOR_NAMES)
-    try:
-        yield
-    finally:
-        backend = existing_backend()
-        if backend is not None:
-            with deferred(_END_S):
-                backend.shutdown()
-        imports_end_with(VENDOR_NAMES)
-        launch.reset(token)
-        sys.argv[:], sys.path[:] = before
-
-
-def _check_module(name: str) -> None:
-    """Refuse a module that cannot be found; the code of its packages runs."""
-    if name.startswith(".") or name == "__main__" or not _is_found(name):
+def _check_file(program: Path | str, remedy: str) -> None:
+    """Raise ConfigError unless a program is a file, before torch is imported."""
+    if not Path(program).is_file():
         raise ConfigError(
-            "the module must be on the search path",
-            code="program-missing",
-            value=name,
-            remedy="start the command in the folder that holds it, or set PYTHONPATH",
+            "the program must be a file", code="program-missing", value=program, remedy=remedy
         )
 
 
-def _is_found(name: str) -> bool:
-    """Return whether a module exists; what the code of its packages raises is passed on."""
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError as error:
-        if not f"{name}.".startswith(f"{error.name}."):
-            raise
-        return False
+def _check_vendor_names() -> None:
+    """Raise ConfigError where a program cannot import the vendor's names."""
+    if find_spec("waferstream_compat") is None:
+        raise ConfigError(
+            "the vendor's names must be installed for programs that import them",
+            code="package-missing",
+            where="waferstream exec",
+            value="waferstream_compat",
+            remedy="pip install 'waferstream[compat]' (in a clone: "
+            "pip install ./waferstream_compat)",
+        )
 
 
-def _below_runpy(trace: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback that begins in the program; None if it cannot be read."""
-    below = trace
-    while below is not None and (
-        below.tb_frame.f_code.co_filename == __file__
-        or below.tb_frame.f_globals.get("__name__") == "runpy"
-    ):
-        below = below.tb_next
-    return below
+def _launch(ctx: typer.Context, cluster: Path | None, num_csx: int | None) -> Launch:
+    """Return what was typed of a program's cluster."""
+    from cstorch.cluster.config import Launch  # noqa: PLC0415  (torch)
 
-
-def _print_line(trace: TracebackType | None) -> None:
-    """Print the innermost line of the program in a traceback."""
-    folder = Path(sys.path[0])
-    frames = [f for f in traceback.extract_tb(trace) if Path(f.filename).resolve().parent == folder]
-    if frames:
-        print("".join(traceback.format_list(frames[-1:])), file=sys.stderr, end="")
+    is_typed = str(ctx.get_parameter_source("cluster")).endswith("COMMANDLINE")
+    return Launch(machine_of(cluster) if cluster else None, is_typed, num_csx)

@@ -10,11 +10,12 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from appliance.spec import ClusterSpec, RuntimeSpec, load_cluster
+from appliance.spec import ClusterSpec, RuntimeSpec
 from appliance.user_code import importing_from
 from waferstream.cli.arguments import Arguments, check_names
 from waferstream.cli.early import check_run
-from waferstream.config.overrides import lay_over
+from waferstream.cli.frame.options import machine_of
+from waferstream.config.overrides import Override, lay_over
 from waferstream.config.params import Params
 from waferstream.config.phases import check_phases, check_sections, load_phases, only_phase
 from waferstream.config.sections.backend import search_path
@@ -56,7 +57,7 @@ def run(arguments: Arguments, command: str) -> None:
     cluster = cluster_of(arguments)
     if arguments.trains_or_evaluates:
         check_run(phases[0], arguments.mode, cluster.runtime)
-    jobs = (params.trainer.init.backend.cluster_config for params in phases)
+    jobs = [params.trainer.init.backend.cluster_config for params in phases]
     own = [path for job in jobs for path in search_path(job)]
     with (
         outlasting_readers(),
@@ -65,7 +66,7 @@ def run(arguments: Arguments, command: str) -> None:
         importing_from((arguments.params.parent, Path(), *own)),
         _ray_starting(phases, arguments, cluster.runtime),
     ):
-        with _text_beside_json(arguments):
+        with redirect_stdout(sys.stderr if arguments.prints_json else sys.stdout):
             result = _result(phases, arguments, cluster, command)
         if arguments.prints_json:
             print(json_text(result), flush=True)
@@ -140,9 +141,9 @@ def _shrunk(phases: tuple[Params, ...], arguments: Arguments) -> tuple[Params, .
     from waferstream.config.shrinking.shrink import differences, shrunk  # noqa: PLC0415  (torch)
 
     small = tuple(shrunk(params, arguments.num_parameters) for params in phases)
-    with _text_beside_json(arguments):
-        for before, after in zip(phases, small, strict=True):
-            print("\n".join(differences(before.dump(), after.dump())), flush=True)
+    shown = sys.stderr if arguments.prints_json else sys.stdout
+    for before, after in zip(phases, small, strict=True):
+        print("\n".join(differences(before.dump(), after.dump())), file=shown, flush=True)
     return small
 
 
@@ -167,16 +168,6 @@ def _result(
     from waferstream.simulation.session import run_simulation  # noqa: PLC0415
 
     return run_simulation(params, arguments.simulation, cluster, arguments.trace, command)
-
-
-@contextmanager
-def _text_beside_json(arguments: Arguments) -> Iterator[None]:
-    """Send what the block prints to standard error, if standard output is to be JSON alone."""
-    if not arguments.prints_json:
-        yield
-        return
-    with redirect_stdout(sys.stderr):
-        yield
 
 
 @contextmanager
@@ -218,10 +209,7 @@ def _ray_starting(
     """
     backend = phases[0].trainer.init.backend
     has_cluster = arguments.trains_or_evaluates and backend.backend_type == "CSX"
-    if not has_cluster or backend.compile_only or backend.validate_only:
-        yield
-        return
-    if runtime.kind == "local":
+    if not has_cluster or backend.compile_only or backend.validate_only or runtime.kind == "local":
         yield
         return
     is_new = "torch" not in sys.modules  # what has computed with it has threads
@@ -238,27 +226,22 @@ def _ray_starting(
 
 
 def cluster_of(arguments: Arguments) -> ClusterSpec:
-    """Return the machine of a command line."""
-    cluster = load_cluster(arguments.cluster) if arguments.cluster else ClusterSpec()
-    if arguments.keys.cluster:
-        cluster = _typed_cluster(arguments)
-    changes = {"kind": "local"} if arguments.is_local else {}
+    """Return the machine of a command line: that of the file with the keys that were typed."""
+    typed = list(arguments.keys.cluster)
+    if arguments.is_local:
+        typed.append(Override("--local", ("runtime", "kind"), "local"))
     if address := os.environ.get(RUNTIME_ADDRESS):
-        changes["address"] = address
-    if not changes:
-        return cluster
-    changed = {**cluster.runtime.model_dump(exclude_unset=True), **changes}
-    runtime = validate(type(cluster.runtime), changed, "--local")
-    return cluster.model_copy(update={"runtime": runtime})
-
-
-def _typed_cluster(arguments: Arguments) -> ClusterSpec:
-    """Return the machine of the file with the keys that were typed."""
-    data = load_yaml(arguments.cluster) if arguments.cluster else {}
-    for override in arguments.keys.cluster:
+        typed.append(Override(RUNTIME_ADDRESS, ("runtime", "address"), address))
+    file = arguments.cluster
+    found = machine_of(file)
+    if not typed:
+        return found
+    data = load_yaml(file) if file else {}
+    for override in typed:
         lay_over(data, override)
-    flags = ", ".join(override.flag for override in arguments.keys.cluster)
-    return validate(ClusterSpec, data, f"command line, one of {flags}")
+    flags = ", ".join(override.flag for override in typed)
+    with importing_from((file.parent if file else Path(),)):  # a machine of the user's own
+        return validate(ClusterSpec, data, f"command line, one of {flags}")
 
 
 def _load_torch() -> None:

@@ -84,13 +84,18 @@ def final_path(path: Path) -> Path:
     return path if partial is None else path.with_name(partial["name"])
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text as UTF-8."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write plain data or dataclasses as indented JSON.
 
     JSON has no NaN; a value that is not finite becomes the string "NaN" or "Infinity".
     """
-    with replacing(path) as partial:
-        partial.write_text(f"{json_text(data)}\n", encoding="utf-8")
+    write_text(path, f"{json_text(data)}\n")
 
 
 def json_text(data: Any) -> str:

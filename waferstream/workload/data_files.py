@@ -9,6 +9,30 @@ from pathlib import Path
 from waferstream.core.errors import DataError
 
 
+def text_empty(where: str, value: object = None) -> DataError:
+    """Return the error for text of no byte."""
+    return DataError(
+        "the text must not be empty",
+        code="text-empty",
+        where=where,
+        value=value,
+        rule="files with at least one byte",
+        remedy="name files with text",
+    )
+
+
+def out_of_vocabulary(where: str, value: str, rule: str, remedy: str) -> DataError:
+    """Return the error for tokens that a model does not know."""
+    return DataError(
+        "token ids must be below the size of the model's vocabulary",
+        code="token-out-of-vocabulary",
+        where=where,
+        value=value,
+        rule=rule,
+        remedy=remedy,
+    )
+
+
 def find_files(pattern: str, suffixes: Iterable[str]) -> list[Path]:
     """Return the files of a dataset, sorted, so that every host has the same order.
 

@@ -7,11 +7,11 @@ bfloat16 as int16 (cerebras_pytorch 2.10, ``storage``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,8 +19,10 @@ import torch
 from waferstream.checkpoint import MODEL
 from waferstream.checkpoint.inspection import DAMAGE, damaged
 from waferstream.checkpoint.reader import Reader
+from waferstream.checkpoint.writer import append_tensors, write_metadata
 from waferstream.core.errors import CheckpointError
 from waferstream.core.extras import LazyPackage
+from waferstream.host.files import replacing
 from waferstream.workload.hugging_face import Weights, read_hf
 from waferstream.workload.weight_kinds import Kind, kind_of, other_kind
 
@@ -53,6 +55,18 @@ def read_weights(path: Path) -> Weights:
             raise other_kind(path, Kind.GGUF)
         case _:
             return read_hf(path)
+
+
+def write_checkpoint(path: Path, weights: Weights, objects: Mapping[str, Any]) -> None:
+    """Write a checkpoint of ours with the weights of a model; bfloat16 becomes float32."""
+    arrays = {name: _array(weight.detach().cpu().contiguous()) for name, weight in weights.items()}
+    with replacing(path, durable=True) as partial:
+        append_tensors(partial, MODEL, arrays)
+        write_metadata(partial, objects)
+
+
+def _array(weight: torch.Tensor) -> Any:
+    return (weight.float() if weight.dtype == torch.bfloat16 else weight).numpy()
 
 
 def _read_pickle(path: Path) -> Weights:

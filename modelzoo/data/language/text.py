@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt
 from modelzoo.data.source import OrderedBatches, next_token_batch
 from waferstream.core.errors import DataError
 from waferstream.workload.data import Batch, BatchSource, DataProcessor
-from waferstream.workload.data_files import find_files
+from waferstream.workload.data_files import find_files, text_empty
 
 STDLIB = "stdlib"
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
@@ -100,13 +100,7 @@ def _join(files: list[Path], name: str) -> np.ndarray:
         parts += [_read(file), _NEWLINE]
     text = np.concatenate(parts[:-1])
     if text.size == 0:
-        raise DataError(
-            "the text must not be empty",
-            code="text-empty",
-            where=name,
-            rule="files with at least one byte",
-            remedy="name files with text",
-        )
+        raise text_empty(name)
     return text
 
 

@@ -16,9 +16,9 @@ from cstorch.checkpoints import (
     StorageWriter,
 )
 from tests.support.errors import raises
-from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.core.errors import CheckpointError
 from waferstream.version import VERSION
+from waferstream.workload.weight_files import write_checkpoint
 from waferstream_compat.accepted.serializers import cache_deferred_tensors, use_external_link
 
 
@@ -39,7 +39,7 @@ def test_files_are_found_and_deleted(tmp_path: Path) -> None:
 def test_reader_says_who_has_written_a_file(tmp_path: Path) -> None:
     """As the vendor's command about checkpoints asks, through the import hook."""
     path = tmp_path / "checkpoint_1.mdl"
-    write_weights(path, {"weight": torch.ones(2)}, {"global_step": 1})
+    write_checkpoint(path, {"weight": torch.ones(2)}, {"global_step": 1})
     kind = StorageReader.get_type(path)
     assert kind is H5Reader
     assert kind(path).global_metadata == {VERSION_KEY: VERSION}

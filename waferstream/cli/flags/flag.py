@@ -49,11 +49,7 @@ class Flag:
             panel: Title of its group in the help.
             hidden: Whether the help leaves it out.
         """
-        more: dict[str, Any] = {
-            "help": self.help,
-            "metavar": self.metavar,
-            "show_default": False,
-        }
+        more: Any = {"help": self.help, "metavar": self.metavar, "show_default": False}
         of_form: Any = (
             typer.Argument(**more)
             if self.positional

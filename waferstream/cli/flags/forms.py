@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from waferstream.cli.flags.config import COMMAND_FLAGS, CONFIG_FLAGS, REAL_MACHINE_FLAGS
@@ -44,14 +44,13 @@ class Form:
     """One way to type a run: its first words, and what is left out or implied."""
 
     name: str
-    help: str
-    example: str = ""
+    example: str
     says: Mapping[str, Any] = field(default_factory=dict)
     """Values of flags that the name of the command gives."""
-    without: frozenset[str] = frozenset()
+    without: Set[str] = frozenset()
     """Flags that it does not take."""
     first: tuple[Flag, ...] = COMMAND_FLAGS
-    shown: frozenset[str] | None = None
+    shown: Set[str] | None = None
     """Flags in its help, beside those of all; None for every flag."""
 
     @property
@@ -69,8 +68,7 @@ class Form:
     @property
     def flags(self) -> Iterator[Flag]:
         """All flags that it takes."""
-        for flags in self.groups.values():
-            yield from flags
+        return chain.from_iterable(self.groups.values())
 
     def shows(self, flag: Flag) -> bool:
         """Return whether its help has a flag."""
@@ -82,29 +80,19 @@ class Form:
         return next((flag for flag in found if spelled(word) in flag.spelling), None)
 
 
-_SIMULATION = frozenset({"simulate", "wafer_trace", *(flag.name for flag in SIMULATION_FLAGS)})
-_CURVE = frozenset({"sweep", "weak_scaling", "explain", "activation_zeros"})
+_SIMULATION = {"simulate", "wafer_trace", *(flag.name for flag in SIMULATION_FLAGS)}
+_CURVE = {"sweep", "weak_scaling", "explain", "activation_zeros"}
 """Flags of a simulation that are about its curve."""
-_TRAINING = frozenset(
-    {"max_steps", "num_steps", "checkpoint_path", "compile_only", "validate_only", "shrink"}
-)
-_PREDICTION = frozenset(
-    {"sweep", "weak_scaling", "system", "machine", "token_budget", "explain", "trace"}
-)
-_EVALUATION = frozenset({"checkpoint_path", "eval_steps"})
+_TRAINING = {"max_steps", "num_steps", "checkpoint_path", "compile_only", "validate_only", "shrink"}
+_MACHINE = {"system", "machine", "token_budget"}
+_EVALUATION = {"checkpoint_path", "eval_steps"}
 
 FORMS: Mapping[str, Form] = {
     form.name: form
     for form in (
-        Form(
-            "run",
-            "Run a params file as run.py does, with all flags of the real machine.",
-            "--params params.yaml",
-            first=(),
-        ),
+        Form("run", "--params params.yaml", first=()),
         Form(
             "train",
-            "Train the model of a params file; evaluate it where the file has data for that.",
             "params.yaml --num_csx 4 --model.hidden_size 512",
             says={"mode": "train_and_eval"},
             without=_SIMULATION,
@@ -112,7 +100,6 @@ FORMS: Mapping[str, Form] = {
         ),
         Form(
             "eval",
-            "Evaluate a trained model on the validation data of a params file.",
             "params.yaml --checkpoint_path model_dir/checkpoint_120.mdl",
             says={"mode": "eval"},
             without=_SIMULATION,
@@ -120,49 +107,33 @@ FORMS: Mapping[str, Form] = {
         ),
         Form(
             "simulate",
-            "Predict the time of training, without training: step, causes, energy, cost.",
             "params.yaml --num_csx 1-64:x2 --machine.swarmx.fan_out 2,4",
             says={"simulate": True},
-            without=frozenset({"wafer_trace", *_OF_RUNS}),
-            shown=_PREDICTION,
+            without={"wafer_trace", *_OF_RUNS},
+            shown={"sweep", "weak_scaling", "explain", "trace", *_MACHINE},
         ),
         Form(
             "plan",
-            "Show how a step lies on the machine: time, MemoryX, SRAM, streams of its layers.",
             "params.yaml --num_csx 4 --system CS-3 --token_budget 300B",
             says={"simulate": True},
-            without=frozenset({"wafer_trace", "trace", "trace_limit", *_CURVE, *_OF_RUNS}),
-            shown=frozenset({"system", "machine", "token_budget"}),
+            without={"wafer_trace", "trace", "trace_limit", *_CURVE, *_OF_RUNS},
+            shown=_MACHINE,
         ),
         Form(
             "trace",
-            "Draw and animate one kernel of a layer on the simulated wafer.",
             "params.yaml decoder.0:softmax@4x6",
             first=(*COMMAND_FLAGS, WAFER_TRACE),
-            without=frozenset({"wafer_trace", "trace", "trace_limit", *_OF_RUNS, *_SIMULATION}),
-            shown=frozenset({"wafer_trace"}),
+            without={"trace", "trace_limit", *_OF_RUNS, *_SIMULATION},
+            shown={"wafer_trace"},
         ),
-        Form(
-            "fit",
-            "Train and evaluate, as the vendor's command does.",
-            "params.yaml --num_csx 4",
-            says={"mode": "train_and_eval"},
-            shown=_TRAINING,
-        ),
+        Form("fit", "params.yaml --num_csx 4", says={"mode": "train_and_eval"}, shown=_TRAINING),
         Form(
             "validate",
-            "Evaluate, as the vendor's command does; config validate checks the keys of a file.",
             "params.yaml --checkpoint_path model_dir/checkpoint_120.mdl",
             says={"mode": "eval"},
             shown=_EVALUATION,
         ),
-        Form(
-            "validate_all",
-            "Evaluate each checkpoint on each data set.",
-            "params.yaml",
-            says={"mode": "eval_all"},
-            shown=_EVALUATION,
-        ),
+        Form("validate_all", "params.yaml", says={"mode": "eval_all"}, shown=_EVALUATION),
     )
 }
 

@@ -6,7 +6,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
@@ -22,14 +22,7 @@ from typer.models import OptionInfo, ParameterInfo
 
 from appliance.user_code import importing_from
 from waferstream.cli.frame.output import ask_for_json, ask_for_no_pager
-from waferstream.cli.frame.words import (
-    Declared,
-    WrongCommandLine,
-    as_declared,
-    is_flag,
-    spelled,
-    underscored,
-)
+from waferstream.cli.frame.words import Flag, as_declared, is_flag, spelled, underscored
 from waferstream.core.config_errors import rule_of
 from waferstream.core.errors import ConfigError
 
@@ -37,6 +30,9 @@ SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 """Settings of the context of the outermost command; those below inherit them."""
 
 NAME = "waferstream"
+
+COMPLETE = "_WAFERSTREAM_COMPLETE"
+"""Variable in which a shell says what it asks for, when it completes a word."""
 
 WORDS = "words"
 """Name in the context of a command of all words that were typed."""
@@ -99,11 +95,9 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the command into ``ctx.params``."""
-        try:
-            words = args if ctx.resilient_parsing else list(as_declared(args, self.flags(ctx)))
-        except WrongCommandLine as error:
-            ctx.fail(str(error))
-        return super().parse_args(ctx, words)
+        if not ctx.resilient_parsing:
+            args = list(as_declared(args, self.flags(ctx), ctx.fail))
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Call the function of the command."""
@@ -112,15 +106,10 @@ class Command(TyperCommand):
         with importing_from(folders):
             return super().invoke(ctx)
 
-    def flags(self, ctx: Any) -> dict[str, Declared]:
+    def flags(self, ctx: Any) -> dict[str, Flag]:
         """Return the flags of the command by their names with underscores."""
-        flags = {word: Declared(word, 0) for word in ctx.help_option_names}
-        for option in self.params:
-            if isinstance(option, TyperOption):
-                number = 0 if option.is_flag else -1 if option.multiple else 1
-                splits = option.multiple and option.type_descriptor.is_choice
-                flags |= {spelled(word): Declared(word, number, splits) for word in option.opts}
-        return flags
+        options = [each for each in self.get_params(ctx) if isinstance(each, TyperOption)]
+        return {spelled(word): (word, option) for option in options for word in option.opts}
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the command."""
@@ -136,7 +125,7 @@ class Program(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words before the program's own; a module after ``-m`` is a program, too."""
-        alone = {word for word, flag in self.flags(ctx).items() if flag.values == 0}
+        alone = {word for word, (_, option) in self.flags(ctx).items() if option.is_flag}
         place = 0
         while place < len(args) and is_flag(args[place]) and args[place] not in ("-m", "--"):
             place += 1 if "=" in args[place] or spelled(args[place]) in alone else 2
@@ -240,13 +229,10 @@ def command(
     return declare
 
 
-def built(
-    name: str, function: Callable[..., Any], example: str, cls: type, text: str | None = None
-) -> Any:
-    """Return the command of a function; arguments as of ``command``, ``text`` is its help."""
+def built(name: str, function: Callable[..., Any], example: str, cls: type) -> Any:
+    """Return the command of a function; arguments as of ``command``."""
     epilog = f"Example: {NAME} {name} {example}".rstrip()
-    word = name.rpartition(" ")[2]
-    return _built(_spread(function), name=word, cls=cls, help=text, epilog=epilog)
+    return _built(_spread(function), name=name.rpartition(" ")[2], cls=cls, epilog=epilog)
 
 
 def find(name: str) -> Any:
@@ -271,7 +257,7 @@ def parse(command: Any, words: Sequence[str], home: Path) -> Any:
         Refusal: Wrong words.
         SystemExit: code 0 after ``--help``.
     """
-    try:
+    with refusing():
         ctx = command.make_context(NAME, list(words), obj=home, **SETTINGS)
         ctx.meta[WORDS] = tuple(words)
         while isinstance(ctx.command, TyperGroup):
@@ -281,10 +267,17 @@ def parse(command: Any, words: Sequence[str], home: Path) -> Any:
             name, found, rest = ctx.command.resolve_command(ctx, rest)
             ctx = cast("Any", found).make_context(name, rest, parent=ctx)
         return ctx
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise Refusal where the block finds words wrong, SystemExit where it has told all."""
+    try:
+        yield
     except typer.Exit as done:
         raise SystemExit(done.exit_code) from None
     except typer.TyperException as error:
-        raise refused(error) from None
+        raise _refused(error) from None
 
 
 class Refusal(SystemExit):
@@ -295,7 +288,7 @@ class Refusal(SystemExit):
         self.error = error
 
 
-def refused(error: typer.TyperException) -> Refusal:
+def _refused(error: typer.TyperException) -> Refusal:
     """Print why words are wrong; return the end of the process."""
     ctx = getattr(error, "ctx", None)
     path, usage = NAME, None

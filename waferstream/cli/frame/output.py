@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from waferstream.core.units import aligned
+from waferstream.host.files import json_text
 
 _JSON = ContextVar("_JSON", default=False)
 _NO_PAGER = ContextVar("_NO_PAGER", default=False)
@@ -33,6 +34,12 @@ def prints_json() -> bool:
     return _JSON.get()
 
 
+def answer(found: Any, text: str) -> int:
+    """Print what was found as JSON, or in words; return 0."""
+    print(json_text(found) if prints_json() else text, flush=True)
+    return 0
+
+
 def show(rows: Sequence[Mapping[str, Any]]) -> int:
     """Print rows with equal keys as a table, paged on a terminal, or as JSON; return 0."""
     if prints_json():
@@ -43,6 +50,11 @@ def show(rows: Sequence[Mapping[str, Any]]) -> int:
     else:
         print(text)
     return 0
+
+
+def show_facts(facts: Mapping[str, Any]) -> int:
+    """Print what is known of one thing as a table, or as rows of JSON; return 0."""
+    return show([{"field": field, "value": value} for field, value in facts.items()])
 
 
 def tell(text: str, **row: Any) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from typer.core import TyperOption
 
 from waferstream.core.errors import nearest
 
@@ -13,8 +15,11 @@ _LIST = re.compile(r"[\w.+-]+(,[\w.:+-]+)+|\d+-\d+(:[x+]\d+)?")
 """Values that vary: ``2,4,8``, ``1-64``, ``1-64:x2``."""
 
 
-class WrongCommandLine(Exception):
-    """A command line that no command takes; it ends the command with exit code 2."""
+Flag = tuple[str, TyperOption]
+"""A flag as it is declared, and what it is."""
+
+Fail = Callable[[str], NoReturn]
+"""Ends a command whose words are wrong, with exit code 2 and a message."""
 
 
 def underscored(word: str) -> str:
@@ -33,13 +38,10 @@ def is_flag(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and not word[1:].replace(".", "", 1).isdecimal()
 
 
-def split_dotted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Split the words of a command into those of flags and those of keys.
+def split_dotted(words: Sequence[str], fail: Fail) -> tuple[list[str], list[tuple[str, str]]]:
+    """Split the words of a command into those of flags and those of keys, which have a value.
 
     A key is a flag with a dot in its name, ``--model.hidden_size 512``.
-
-    Raises:
-        WrongCommandLine: A key has no value.
     """
     kept: list[str] = []
     keys: list[tuple[str, str]] = []
@@ -52,7 +54,7 @@ def split_dotted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
         if not equals:
             value = next(rest, "--")
             if is_flag(value):
-                raise WrongCommandLine(f"argument {name}: expected one argument")
+                fail(f"argument {name}: expected one argument")
         keys.append((underscored(name[2:]), value))
     return kept, keys
 
@@ -81,31 +83,16 @@ def split_lists(
     return kept, over
 
 
-@dataclass(frozen=True)
-class Declared:
-    """A flag as it is declared, and how many values it takes: 0, 1, or -1 for several."""
-
-    word: str
-    values: int
-    splits: bool = False
-    """Whether a word may be several values with commas, as known words are."""
-
-    def parts(self, word: str) -> list[str]:
-        """Return the values that a word stands for."""
-        return word.split(",") if self.splits else [word]
-
-
-def as_declared(words: Sequence[str], flags: Mapping[str, Declared]) -> Iterator[str]:
+def as_declared(words: Sequence[str], flags: Mapping[str, Flag], fail: Fail) -> Iterator[str]:
     """Yield words with flags as they are declared, one before each of its values.
 
-    ``--output_dir a`` may be ``--output-dir a``, and ``--x 1 2`` is ``--x 1 --x 2``.
+    ``--output_dir a`` may be ``--output-dir a``, and ``--x 1 2`` is ``--x 1 --x 2``, as is ``--x
+    1,2`` where values are known words.
 
     Args:
         words: The words of a command.
         flags: Its flags, by their names with underscores.
-
-    Raises:
-        WrongCommandLine: A flag does not exist, or a value is missing.
+        fail: What is called where a flag does not exist, or a value is missing.
     """
     rest = deque(words)
     while rest:
@@ -116,25 +103,20 @@ def as_declared(words: Sequence[str], flags: Mapping[str, Declared]) -> Iterator
         if word == "--":
             yield from [word, *rest]
             return
-        name = _known(word, flags)
-        flag, value = flags[name], word[len(name) :]
-        if flag.values == 0:
-            yield flag.word + value
+        name = spelled(word)
+        if name not in flags:
+            guess = nearest(name, flags)
+            fail(f"unknown flag {name}" + (f"; did you mean {guess}?" if guess else ""))
+        (declared, option), value = flags[name], word[len(name) :]
+        if option.is_flag:
+            yield declared + value
             continue
         values = [value.removeprefix("=")] if value else []  # -m=train, too
-        while not value and rest and not is_flag(rest[0]) and (flag.values < 0 or not values):
+        while not value and rest and not is_flag(rest[0]) and (option.multiple or not values):
             values.append(rest.popleft())
         if not values:
-            raise WrongCommandLine(f"argument {flag.word}: expected one argument")
-        for part in (part for each in values for part in flag.parts(each)):
-            yield from (flag.word, part)
-
-
-def _known(word: str, flags: Mapping[str, Declared]) -> str:
-    """Return the name of a flag with underscores; WrongCommandLine for one that there is not."""
-    name = spelled(word)
-    if name not in flags:
-        guess = nearest(name, flags)
-        hint = f"; did you mean {guess}?" if guess else ""
-        raise WrongCommandLine(f"unknown flag {name}{hint}")
-    return name
+            fail(f"argument {declared}: expected one argument")
+        if option.multiple and option.type_descriptor.is_choice:
+            values = [part for each in values for part in each.split(",")]
+        for each in values:
+            yield from (declared, each)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -16,10 +16,9 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.output import prints_json, show
+from waferstream.cli.frame.output import answer, show
 from waferstream.core.errors import ConfigError
 from waferstream.core.secrets import digest_of, new_secret
-from waferstream.host.files import json_text
 from waferstream.serving.accounts.keys import NANODOLLARS, PREFIX, Key, RateLimits
 from waferstream.serving.accounts.store import Store, not_open
 
@@ -34,32 +33,19 @@ KeyName = Annotated[str, Argument(help="of the key")]
 Limit = Annotated[int | None, Option(min=1, help="of the key (default: no limit)")]
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Flags that say what a new key may use."""
-
-    requests_per_minute: Limit = None
-    requests_per_day: Limit = None
-    tokens_per_minute: Limit = None
-    tokens_per_day: Limit = None
-    reserved_tokens_per_s: Annotated[int, Option(min=0, help="provisioned throughput")] = 0
+@command("serve keys create", "anne --tokens_per_minute 60000")
+def create_key(
+    name: KeyName,
+    requests_per_minute: Limit = None,
+    requests_per_day: Limit = None,
+    tokens_per_minute: Limit = None,
+    tokens_per_day: Limit = None,
+    reserved_tokens_per_s: Annotated[int, Option(min=0, help="provisioned throughput")] = 0,
     balance: Annotated[
         str | None, Option(help="dollars, paid in advance (default: billed later)")
-    ] = None
-
-    @property
-    def limits(self) -> RateLimits:
-        """What the key may use in a time."""
-        return RateLimits(
-            self.requests_per_minute,
-            self.requests_per_day,
-            self.tokens_per_minute,
-            self.tokens_per_day,
-        )
-
-
-@command("serve keys create", "anne --tokens_per_minute 60000")
-def create_key(name: KeyName, terms: Terms, accounts: Accounts = FILE) -> int:
+    ] = None,
+    accounts: Accounts = FILE,
+) -> int:
     """Make a key, and show it once: it is nowhere else."""
     if not NAME.fullmatch(name):
         raise ConfigError(
@@ -68,9 +54,10 @@ def create_key(name: KeyName, terms: Terms, accounts: Accounts = FILE) -> int:
             value=name,
             rule="1 to 64 letters, digits, dots, hyphens and underscores",
         )
-    paid = None if terms.balance is None else _nanodollars(terms.balance)
+    paid = None if balance is None else _nanodollars(balance)
     secret = new_secret(PREFIX)
-    key = Key(name, digest_of(secret), time.time(), terms.limits, terms.reserved_tokens_per_s, paid)
+    limits = RateLimits(requests_per_minute, requests_per_day, tokens_per_minute, tokens_per_day)
+    key = Key(name, digest_of(secret), time.time(), limits, reserved_tokens_per_s, paid)
     with _opened(accounts, is_new=True) as store:
         if not store.add(key):
             raise ConfigError(
@@ -80,7 +67,7 @@ def create_key(name: KeyName, terms: Terms, accounts: Accounts = FILE) -> int:
                 rule="what was used is kept by name, also of a key that is revoked",
                 remedy="name it otherwise",
             )
-    return _tell({"name": name, "key": secret})
+    return answer({"name": name, "key": secret}, f"name: {name}\nkey: {secret}")
 
 
 @command("serve keys list")
@@ -95,7 +82,7 @@ def list_keys(accounts: Accounts = FILE) -> int:
 def revoke_key(name: KeyName, accounts: Accounts = FILE) -> int:
     """End a key."""
     with _opened(accounts) as store:
-        return _tell_of(name, "revoke", is_there=store.revoke(name, time.time()))
+        return _tell(name, "revoke", is_there=store.revoke(name, time.time()))
 
 
 @command("serve keys pay", "anne --balance 5")
@@ -106,7 +93,7 @@ def pay(
 ) -> int:
     """Add dollars to the balance of a key."""
     with _opened(accounts) as store:
-        return _tell_of(name, "pay", is_there=store.pay(name, _nanodollars(balance, least=1)))
+        return _tell(name, "pay", is_there=store.pay(name, _nanodollars(balance, least=1)))
 
 
 @command("serve usage", "--key anne")
@@ -116,7 +103,10 @@ def show_usage(
 ) -> int:
     """Show what was used by key, model and day."""
     with _opened(accounts) as store:
-        return show([_in_dollars(asdict(row)) for row in store.usage(key)])
+        rows = [asdict(row) for row in store.usage(key)]
+    for row in rows:
+        row["dollars"] = row.pop("nanodollars") / NANODOLLARS
+    return show(rows)
 
 
 @contextmanager
@@ -141,7 +131,7 @@ def _opened(path: Path, *, is_new: bool = False) -> Iterator[Store]:
         raise not_open(path, error) from error
 
 
-def _tell_of(name: str, done: str, *, is_there: bool) -> int:
+def _tell(name: str, done: str, *, is_there: bool) -> int:
     """Print what was done with a key; ConfigError if there is no such key."""
     if not is_there:
         raise ConfigError(
@@ -150,14 +140,7 @@ def _tell_of(name: str, done: str, *, is_there: bool) -> int:
             value=name,
             remedy="waferstream serve keys list",
         )
-    return _tell({done: name})
-
-
-def _tell(found: Mapping[str, str]) -> int:
-    """Print an object as lines or as JSON; return 0."""
-    lines = (f"{name}: {value}" for name, value in found.items())
-    print(json_text(found) if prints_json() else "\n".join(lines))
-    return 0
+    return answer({done: name}, f"{done}: {name}")
 
 
 def _nanodollars(dollars: str, least: int = 0) -> int:
@@ -187,12 +170,6 @@ def _about(key: Key, spent: int) -> dict[str, Any]:
         "reserved_tokens_per_s": key.reserved_tokens_per_s,
         "balance": None if left is None else left / NANODOLLARS,
     }
-
-
-def _in_dollars(row: Mapping[str, Any]) -> dict[str, Any]:
-    shown = dict(row)
-    shown["dollars"] = shown.pop("nanodollars") / NANODOLLARS
-    return shown
 
 
 def _time(seconds: float) -> str:

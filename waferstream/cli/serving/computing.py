@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from typer import Argument, Option
 
+from appliance.spec import RuntimeSpec
+from csnode.engine.spec import EngineSpec
 from waferstream.core.errors import ConfigError
 from waferstream.serving.models.places import check_place
 
 if TYPE_CHECKING:
     from waferstream.serving.deployment import Deployment
 
-MODEL = Argument(help="folder of a run or of Hugging Face, .gguf, or smollm2", metavar="MODEL_DIR")
+Model = Annotated[
+    Path,
+    Argument(help="folder of a run or of Hugging Face, .gguf, or smollm2", metavar="MODEL_DIR"),
+]
 
 
 @dataclass(frozen=True)
@@ -56,15 +61,12 @@ class Computing:
         print(f"Loading {place}", file=sys.stderr, flush=True)
         import torch  # noqa: PLC0415  (slow)
 
-        from appliance.spec import RuntimeSpec  # noqa: PLC0415  (imports torch)
-        from csnode.engine.spec import EngineSpec  # noqa: PLC0415  (likewise)
-        from waferstream.serving.deployment import Deployment  # noqa: PLC0415  (likewise)
+        from waferstream.serving.deployment import Deployment  # noqa: PLC0415  (imports torch)
 
         torch.set_num_threads(self.threads)
-        wafers = 1 if self.wafers is None else self.wafers
         engine = EngineSpec(default=self.engine, rows=self.region, columns=self.region)
         runtime = RuntimeSpec(kind=self.runtime)
-        return Deployment(place, wafers, runtime, engine, self.dtype, self.draft)
+        return Deployment(place, self.wafers or 1, runtime, engine, self.dtype, self.draft)
 
 
 @contextmanager

@@ -1,17 +1,16 @@
-"""``waferstream generate``: the continuation of a text."""
+"""``waferstream generate`` and ``batch``: the continuation of a text, answers to many requests."""
 
 from __future__ import annotations
 
 import queue
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.output import prints_json
-from waferstream.cli.serving.computing import MODEL, Computing
+from waferstream.cli.frame.output import answer, prints_json
+from waferstream.cli.serving.computing import Computing, Model, needing_packages
 from waferstream.core.errors import ConfigError
 from waferstream.core.serving import AnswerFailed, Sampling
 from waferstream.host.files import json_text
@@ -23,41 +22,26 @@ ANSWER_S = 600.0
 """The longest time between two pieces of an answer."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """Flags that say what an answer is like."""
-
-    PANEL: ClassVar = "answer"
-
-    max_tokens: Annotated[
-        int | None, Option(min=1, help="the most tokens (default: the context)")
-    ] = None
-    temperature: Annotated[float, Option(min=0, max=2, help="0 takes the best token")] = 1.0
-    top_p: Annotated[float, Option(min=1e-6, max=1, help="share of probability to keep")] = 1.0
-    top_k: Annotated[
-        int | None, Option(min=1, help="number of best tokens to keep (default: all)")
-    ] = None
-    seed: Annotated[int, Option(help="of the random numbers")] = 1
-    stop: Annotated[list[str] | None, Option(help="text that ends the answer; may be repeated")] = (
-        None
-    )
-
-    @property
-    def sampling(self) -> Sampling:
-        """How tokens are chosen."""
-        return Sampling(self.seed, self.temperature, self.top_p, self.top_k)
-
-
 @command("generate", 'model_dir "Once upon" --max_tokens 40')
 def generate(
-    model_dir: Annotated[Path, MODEL],
+    model_dir: Model,
     prompt: Annotated[str, Argument(help="the text to continue")],
-    request: Request,
     computing: Computing,
+    max_tokens: Annotated[
+        int | None, Option(min=1, help="the most tokens (default: the context)")
+    ] = None,
+    temperature: Annotated[float, Option(min=0, max=2, help="0 takes the best token")] = 1.0,
+    top_p: Annotated[float, Option(min=1e-6, max=1, help="share of probability to keep")] = 1.0,
+    top_k: Annotated[
+        int | None, Option(min=1, help="number of best tokens to keep (default: all)")
+    ] = None,
+    seed: Annotated[int, Option(help="of the random numbers")] = 1,
+    stop: Annotated[
+        list[str] | None, Option(help="text that ends the answer; may be repeated")
+    ] = None,
 ) -> int:
     """Print the continuation of a text as it comes, or the whole as JSON, with emulated times."""
-    stop = request.stop or []
-    if "" in stop:
+    if "" in (stop or ()):
         raise ConfigError("--stop must be a text", code="out-of-range", where="--stop", value='""')
     deployment = computing.deployment(model_dir)
     from waferstream.serving.answers import Answers  # noqa: PLC0415  (imports torch: slow)
@@ -66,11 +50,12 @@ def generate(
     pieces: queue.Queue[object] = queue.Queue()
     with Answers(deployment) as answers:
         tokens = answers.model.text.encode(prompt)
-        answers.ask(Question(tokens, request.sampling, request.max_tokens, stop), pieces.put)
+        sampling = Sampling(seed, temperature, top_p, top_k)
+        answers.ask(Question(tokens, sampling, max_tokens, stop or []), pieces.put)
         text, end = _print_pieces(pieces, shows_them=not prints_json())
         if prints_json():
             cycles = answers.take_cycles()
-            print(json_text(_described(text, end) | ({"counted_cycles": cycles} if cycles else {})))
+            answer(_described(text, end) | ({"counted_cycles": cycles} if cycles else {}), text)
     return 0
 
 
@@ -104,3 +89,26 @@ def _described(text: str, end: End) -> dict[str, Any]:
         "emulated_ps": end.emulated.attribution,
         "measured_s": end.measured_s,
     }
+
+
+@command("batch", "model_dir requests.jsonl --out answers.jsonl")
+def batch(
+    model_dir: Model,
+    file: Annotated[Path, Argument(help="requests, a line of JSON each")],
+    out: Annotated[
+        Path,
+        Option(help="file of the answers, which goes on where it ends; beside it .errors.jsonl"),
+    ],
+    computing: Computing,
+    picture: Annotated[
+        Path | None,
+        Option(help="drawing of batches whose layers stay, or whose weights stream, .png or .svg"),
+    ] = None,
+) -> int:
+    """Answer a file of requests; the exit code is 1 if some were refused."""
+    deployment = computing.deployment(model_dir)
+    with needing_packages():
+        from waferstream.serving.http.offline import answer_file  # noqa: PLC0415  (an extra)
+    summary = answer_file(deployment, file, out, picture)
+    print(json_text(summary))
+    return 1 if summary.failed else 0

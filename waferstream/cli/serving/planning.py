@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar, Literal
 import typer
 from typer import Option
 
-from waferstream.cli.frame.output import prints_json
+from appliance.spec import load_cluster
+from waferstream.cli.frame.output import answer, prints_json
 from waferstream.core.config import validate
 from waferstream.core.errors import ConfigError
-from waferstream.host.files import json_text
 from waferstream.machine.hardware import CS3, WaferSpec
 from waferstream.machine.hardware.choice import choose
 from waferstream.machine.hardware.wafer import SYSTEMS
@@ -83,9 +83,8 @@ class Planning:
     def check_absent(self) -> None:
         """Raise ConfigError for a flag that only plans and simulations take."""
         given = {f"--{each.name}": getattr(self, each.name) for each in fields(self)}
-        given = {flag: value for flag, value in given.items() if flag not in _WITH_DEFAULT}
         for flag, value in {**given, "--json": prints_json()}.items():
-            if value:
+            if value and flag not in _WITH_DEFAULT:
                 raise ConfigError(
                     f"{flag} must come with --plan or --simulate",
                     code="argument-without-plan",
@@ -112,7 +111,7 @@ class Planning:
             if self.plan
             else self._loads(name, service)
         )
-        print(json_text(found.as_json()) if prints_json() else found.text(), flush=True)
+        answer(found.as_json(), found.text())
         if self.out is not None:
             _draw(self.out, found)
         return 0
@@ -141,8 +140,6 @@ class Planning:
         """Return the wafer, without its defects."""
         if self.cluster is None:
             return SYSTEMS[self.system or CS3.name]
-        from appliance.spec import load_cluster  # noqa: PLC0415  (imports torch: slow)
-
         choice = choose(load_cluster(self.cluster).machine, self.system, "--system")
         if choice.note:
             log.warning(choice.note)
@@ -150,15 +147,12 @@ class Planning:
 
 
 def _draw(path: Path, found: ServicePlan | load.LoadReport) -> None:
-    """Draw a plan or a load; matplotlib is slow to import."""
+    from waferstream.reports.service import load_picture, plan_picture  # noqa: PLC0415  (slow)
+
     if isinstance(found, ServicePlan):
-        from waferstream.reports.service.plan_picture import plan_picture  # noqa: PLC0415
-
-        plan_picture(path, found)
+        plan_picture.plan_picture(path, found)
     else:
-        from waferstream.reports.service.load_picture import load_picture  # noqa: PLC0415
-
-        load_picture(path, found)
+        load_picture.load_picture(path, found)
 
 
 def _decoder(place: Path) -> tuple[Decoder, int]:

@@ -10,8 +10,8 @@ import typer
 from typer import Option
 
 from waferstream.cli.frame.commands import WORDS, command
-from waferstream.cli.frame.ports import port_flag
-from waferstream.cli.serving.computing import MODEL, Computing, needing_packages
+from waferstream.cli.frame.options import port_flag
+from waferstream.cli.serving.computing import Computing, Model, needing_packages
 from waferstream.cli.serving.planning import Planning
 from waferstream.core.errors import ConfigError
 from waferstream.host.loopback import is_loopback
@@ -37,11 +37,7 @@ class Service:
 
 @command("serve", "model_dir --port 8000")
 def serve(
-    ctx: typer.Context,
-    model_dir: Annotated[Path, MODEL],
-    service: Service,
-    planning: Planning,
-    computing: Computing,
+    ctx: typer.Context, model_dir: Model, service: Service, planning: Planning, computing: Computing
 ) -> int:
     """Serve a model over HTTP until a signal comes; what is under way then ends first."""
     if planning.is_asked:
@@ -72,9 +68,8 @@ def _serve_elsewhere(
     log_to_terminal("INFO")
     model = str(model_dir)
     place = str(model_dir.resolve()) if model_dir.exists() else model
-    kept = (place if word == model else word for word in travelling(words))
     submission = Submission(
-        words=tuple(kept),
+        words=tuple(place if word == model else word for word in travelling(words)),
         num_csx=computing.wafers or 1,
         is_service=True,
         is_detached=service.detach,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from swarmx.links.certificates import Credentials, make_authority, make_certific
 from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import print_rows, prints_json
 from waferstream.core.errors import ConfigError
+from waferstream.host.user_state import open_private
 
 _AUTHORITY, _CERTIFICATE, _KEY = "ca.pem", "certificate.pem", "key.pem"
 _AUTHORITY_KEY = "ca.key"
@@ -38,9 +38,8 @@ def make(
         authority = _authority(folder, life)
         for each in host:
             name, *others = _names(each)
-            _write_host(
-                folder / name, authority, make_certificate(authority, [name, *others], life)
-            )
+            made = make_certificate(authority, [name, *others], life)
+            _write_host(folder / name, authority, made)
             notes[folder / name] = f"copy to {name}, to the same path on every host"
     except (OSError, ValueError) as error:
         raise ConfigError(
@@ -92,5 +91,5 @@ def _write_host(folder: Path, authority: Credentials, made: Credentials) -> None
 def _write_secret(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, from its first byte on."""
     path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+    with open(path, "xb", opener=open_private) as file:
         file.write(content)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +12,10 @@ import typer
 from typer import Option
 
 from appliance.remote.access import access_path
-from appliance.spec import ClusterSpec, load_cluster
+from appliance.spec import ClusterSpec
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.files import Cluster, cluster_file
+from waferstream.cli.frame.options import Cluster, machine_of, port_flag
 from waferstream.cli.frame.output import show, tell
-from waferstream.cli.frame.ports import port_flag
 from waferstream.config.phases import load_params
 from waferstream.core.optimizer import OptimizerSpec
 from waferstream.core.units import format_bytes
@@ -31,6 +31,8 @@ _MOST_HOSTS = 10_000  # several for each of the systems that a cluster may have
 
 Row = dict[str, Any]
 """A row of a table, by column."""
+Names = Mapping[str, Sequence[str]]
+"""Names of roles, by the address of their host."""
 
 
 @command("cluster plan", "--num_csx 4 --hosts 3x16x256")
@@ -57,7 +59,7 @@ def plan(
     activations = spec.runtime.activation_servers
     if activations == "auto":
         activations = num_csx if pages else 0
-    rows = plan_rows(placement, num_servers, workers, needs, activations)
+    rows = _rows(placement, placement.roles(num_servers, workers, activations), needs)
     code = show(rows)
     if any(row["FITS"] == "no" for row in rows):
         from appliance.elaboration.host_need import remedy_on_hosts  # noqa: PLC0415  (torch)
@@ -90,27 +92,12 @@ def _needs(
     return needs_of_hosts(program, pages, held, spec.runtime, num_servers, placement), pages
 
 
-def plan_rows(
-    placement: Placement,
-    num_servers: int,
-    num_workers: int,
-    needs: Sequence[HostNeed] = (),
-    num_activation_servers: int = 0,
-) -> list[Row]:
-    """Return a row for each host that has roles, with their names by kind.
-
-    Args:
-        placement: Where the roles run.
-        num_servers: Weight servers.
-        num_workers: Input workers.
-        needs: What the roles of each host need at least, if the model is known.
-        num_activation_servers: Activation servers; without any, they have no column.
-    """
-    table = placement.roles(num_servers, num_workers, num_activation_servers)
+def _rows(placement: Placement, table: Names, needs: Sequence[HostNeed]) -> list[Row]:
+    """Return a row for each host that has roles, with their names by kind, and what they need."""
     hosts = {host.address: host for host in placement.hosts}
     needed = dict(zip(hosts, needs, strict=False))
     kinds = {"COORDINATOR": "crd", "MEMORYX": "wgt", "SWARMX": "br", "CSX": "csx", "WORKERS": "wrk"}
-    if num_activation_servers:
+    if any(name.startswith("act-") for names in table.values() for name in names):
         kinds["ACTIVATIONS"] = "act"
     return [
         {
@@ -132,13 +119,15 @@ def _memory(need: HostNeed | None, free: int | None) -> Row:
 
     Those of unknown numbers are empty.
     """
-    fits = "" if need is None or free is None else "yes" if need.total <= free else "no"
-    return {
-        "NEEDS": "" if need is None else format_bytes(sum(need.training.values())),
-        "LOADING": "" if need is None else format_bytes(need.loading),
-        "FREE": "" if free is None else format_bytes(free),
-        "FITS": fits,
-    }
+    row = dict.fromkeys(("NEEDS", "LOADING", "FREE", "FITS"), "")
+    if need is not None:
+        row["NEEDS"] = format_bytes(sum(need.training.values()))
+        row["LOADING"] = format_bytes(need.loading)
+    if free is not None:
+        row["FREE"] = format_bytes(free)
+    if need is not None and free is not None:
+        row["FITS"] = "yes" if need.total <= free else "no"
+    return row
 
 
 def _placer(spec: ClusterSpec, hosts: Sequence[Host] | None) -> Placer:
@@ -150,11 +139,8 @@ def _placer(spec: ClusterSpec, hosts: Sequence[Host] | None) -> Placer:
         return Placer(tuple(hosts), fan_out, runtime.placement, runtime.server_placement)
     from appliance.ray.hosts.survey import Survey  # noqa: PLC0415  (takes half a second)
 
-    found = Survey(runtime)
-    try:
+    with closing(Survey(runtime)) as found:
         return found.placer(fan_out)
-    finally:
-        found.close()
 
 
 def _hosts(text: str) -> list[Host]:
@@ -174,12 +160,6 @@ def _hosts(text: str) -> list[Host]:
 
     free = gib[0] << 30 if gib else None
     return [Host(str(i), f"host-{i}", cpus, cpus, free_bytes=free) for i in range(count)]
-
-
-def machine_of(typed: Path | None) -> ClusterSpec:
-    """Return the named machine, that of the working folder, or the default one."""
-    found = cluster_file(typed)
-    return load_cluster(found) if found else ClusterSpec()
 
 
 @command("cluster serve", "--port 9100 --once")

@@ -1,4 +1,4 @@
-"""``waferstream compare``: CS systems or GPUs for a model and a budget of tokens."""
+"""``waferstream compare`` and ``tco``: what CS systems and GPUs cost for the same work."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ from functools import reduce
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.files import Cluster, Params, cluster_file
-from waferstream.cli.frame.output import prints_json
-from waferstream.cli.tools.asked import tokens_of
+from waferstream.cli.frame.options import Cluster, Page, Params, machine_of, tokens_of
+from waferstream.cli.frame.output import answer
 from waferstream.core.config import load_yaml, validate
 from waferstream.core.outputs import check_folder
-from waferstream.host.files import json_text, replacing
+from waferstream.host.files import write_text
 from waferstream.machine.hardware.wafer import SYSTEMS
 from waferstream.reports.page import render
 from waferstream.reports.tco.page import comparison_page
 from waferstream.reports.tco.prices import Prices, with_price
+from waferstream.reports.tco.resolution import load_comparison
+from waferstream.reports.tco.sensitivity import Study
 from waferstream.reports.tco.text import as_json, comparison_text
 from waferstream.scaling.gpus import CLUSTERS
 from waferstream.scaling.plan_request import PlanRequest, parse_asked
 
 
-@command(
-    "compare",
-    "params.yaml --system CS-3 --gpu h100,b200:64 --budget 300B --price CS-3=60EUR",
-)
+@command("compare", "params.yaml --system CS-3 --gpu h100,b200:64 --budget 300B --price CS-3=60EUR")
 def compare(
     params: Params,
     budget: Annotated[str, Option(help="tokens of a training, such as 300B")],
@@ -51,7 +49,7 @@ def compare(
         Path | None, Option(help="assumptions as YAML: people, site, currency, machines")
     ] = None,
     cluster: Cluster = None,
-    page: Annotated[Path | None, Option(help="file of the page to write, with a tornado")] = None,
+    page: Page = None,
 ) -> int:
     """Compare CS systems with GPUs: days, MWh, CO2e and money of a budget, and the break-even."""
     request = PlanRequest(
@@ -62,21 +60,33 @@ def compare(
         compiled,
         _prices(prices, currency, price or ()),
     )
+    # torch takes seconds to import; wrong words are told before
     if page is not None:
         check_folder(page, "--page")
-    # torch takes seconds to import; wrong words are told before
-    from appliance.spec import ClusterSpec, load_cluster  # noqa: PLC0415
     from waferstream.config.phases import load_params  # noqa: PLC0415
     from waferstream.simulation.planning import plan  # noqa: PLC0415
 
-    machine = cluster_file(cluster)
-    found = plan(load_params(params), request, load_cluster(machine) if machine else ClusterSpec())
+    found = plan(load_params(params), request, machine_of(cluster))
+    return _answer(found.costs, page, f"{found.headline}\n\n", f"\n\n{found.note}")
+
+
+@command("tco", "project.yaml --page tco.html")
+def compare_costs(
+    file: Annotated[Path, Argument(help="project, people, site and machines, as YAML")],
+    page: Page = None,
+) -> int:
+    """Compare what a project of training costs on several machines, and say which wins when.
+
+    Set-up, people, hardware and energy, with a tornado of what decides, and a verdict.
+    """
+    return _answer(Study.of(load_comparison(file)), page)
+
+
+def _answer(costs: Study, page: Path | None, before: str = "", after: str = "") -> int:
+    """Write the page of a comparison, and print it, as text between two others; return 0."""
     if page is not None:
-        with replacing(page) as partial:
-            partial.write_text(render(comparison_page(found.costs)), encoding="utf-8")
-    text = f"{found.headline}\n\n{comparison_text(found.costs)}\n\n{found.note}"
-    print(json_text(as_json(found.costs)) if prints_json() else text)
-    return 0
+        write_text(page, render(comparison_page(costs)))
+    return answer(as_json(costs), f"{before}{comparison_text(costs)}{after}")
 
 
 def _prices(file: Path | None, currency: str | None, typed: Sequence[str]) -> Prices:

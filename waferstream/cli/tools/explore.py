@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.files import Cluster, Params
+from waferstream.cli.frame.options import Cluster, Params, port_flag
 from waferstream.cli.frame.output import tell, tell_paths
-from waferstream.cli.frame.ports import port_flag
 from waferstream.config.phases import check_sections, load_params
 from waferstream.core.outputs import check_folder
 from waferstream.host.terminal import log_to_terminal
@@ -22,11 +21,7 @@ def explore(
     cluster: Cluster = None,
     port: Annotated[int, port_flag("port of this host; 0 takes a free one")] = 8010,
     export: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PAGE.HTML",
-            help="write the page with its answers to a file instead, for a talk or a paper",
-        ),
+        Path | None, Option(help="write the page with its answers to a file instead, for a talk")
     ] = None,
 ) -> int:
     """Open a page on this host, whose sliders move model, batch and machine.

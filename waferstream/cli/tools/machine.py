@@ -7,17 +7,16 @@ from typing import Annotated
 from typer import Argument
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.output import print_rows, prints_json, show
+from waferstream.cli.frame.output import prints_json, show
 from waferstream.machine.published import Comparison, comparisons, machine_named, published_names
 
 
 @command("machine list")
 def list_machines() -> int:
     """List the systems and clusters that have a name."""
-    rows = []
-    for name in published_names():
-        machine = machine_named(name)
-        rows.append(
+    machines = {name: machine_named(name) for name in published_names()}
+    return show(
+        [
             {
                 "NAME": name,
                 "SYSTEMS": machine.systems or 1,
@@ -25,8 +24,9 @@ def list_machines() -> int:
                 "DRAM": _amount(machine.memoryx.dram_bytes / 1e12, "TB"),
                 "FLASH": _amount(machine.memoryx.flash_bytes / 1e12, "TB"),
             }
-        )
-    return show(rows)
+            for name, machine in machines.items()
+        ]
+    )
 
 
 @command("machine show", "condor-galaxy-1")
@@ -35,9 +35,7 @@ def show_machine(
 ) -> int:
     """Print what was published of one, and what it is here."""
     found = comparisons(name)
-    if prints_json():
-        return print_rows([_row(each) for each in found])
-    return show([_cells(each) for each in found])
+    return show([_row(each) if prints_json() else _cells(each) for each in found])
 
 
 def _row(compared: Comparison) -> dict[str, object]:

@@ -60,9 +60,8 @@ def preprocess(
     section = _dataloader(recipe)
     if prints_json():
         return print_rows([{**_facts(packing), "dataloader": section}])
-    print(
-        f"{packing.text()}.\n\nRead it with\n\n{dump_yaml({'train_dataloader': section})}", end=""
-    )
+    print(f"{packing.text()}.\n\nRead it with\n")
+    print(dump_yaml({"train_dataloader": section}), end="")
     return 0
 
 
@@ -99,12 +98,10 @@ def view(
     if packing is not None:
         print(f"{packing.text()}.")
     print(f"Sequence {found.number:,}, in {found.file}:\n")
-    shown = rows if tokens else [{**row, "text": _short(row["text"])} for row in rows]
-    return show(shown)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+    for row in () if tokens else rows:
+        if len(row["text"]) > _LONGEST_TEXT:
+            row["text"] = f"{row['text'][:_LONGEST_TEXT]}..."
+    return show(rows)
 
 
 def _facts(packing: Packing) -> dict[str, Any]:

@@ -1,26 +1,34 @@
-"""``waferstream runs``: the runs that folders of models keep."""
+"""``waferstream runs`` and ``report``: the runs that folders of models keep."""
 
 from __future__ import annotations
 
+import shutil
+import webbrowser
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from waferstream.cli.frame.commands import command
 from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
 from waferstream.core.errors import ConfigError
-from waferstream.reports.run.kept import PARAMS_NAME, find_run, find_runs
+from waferstream.core.outputs import check_folder
+from waferstream.host.files import replacing
+from waferstream.reports.run.kept import PARAMS_NAME, KeptRun, find_run, find_runs
+from waferstream.reports.run.page import REPORT_NAME
 from waferstream.training.results.claim import claimed
 
 _RUN = "folder of a run, the beginning of its name, or a model's folder for its newest run"
+_SIMULATION = Path("simulation", "simulation.html")
+"""The page of a simulation in the folder of a model."""
 
 
 @command("runs list")
 def list_runs(
     places: Annotated[
-        list[Path] | None, typer.Argument(help="folders to search (default: this one)")
+        list[Path] | None, Argument(help="folders to search (default: this one)")
     ] = None,
 ) -> int:
     """List the runs below folders, oldest first."""
@@ -28,24 +36,62 @@ def list_runs(
 
 
 @command("runs show", "model_dir")
-def show_run(run: Annotated[Path, typer.Argument(help=_RUN)]) -> int:
+def show_run(run: Annotated[Path, Argument(help=_RUN)]) -> int:
     """Show a run: its figures, and where its files are; with --json its keys and curves, too."""
     found = find_run(run)
     if prints_json():
         summary = found.summary.to_json() if found.summary else None
         return tell("", run=str(found.path), summary=summary, keys=found.configuration())
     facts = {key.lower(): value for key, value in found.row().items() if value}
-    files = {"report": "report.html", "log": "run.log", "keys": PARAMS_NAME}
+    files = {"report": REPORT_NAME, "log": "run.log", "keys": PARAMS_NAME}
     facts |= {what: str(found.path / file) for what, file in files.items()}
     return show([{"": key, found.name: value} for key, value in facts.items()])
 
 
+@command("report", "model_dir --out report.html")
+def report(
+    run: Annotated[Path, Argument(help=_RUN)] = Path("model_dir"),
+    out: Annotated[Path | None, Option(help="copy the page to this file")] = None,
+    browse: Annotated[bool, Option(help="open the page in the browser")] = False,
+) -> int:
+    """Show what the newest run of a folder found, and where its page is."""
+    if out is not None:
+        check_folder(out, "--out")
+    simulated = run / _SIMULATION
+    if simulated.is_file() and not find_runs([run]):
+        facts, page = {}, simulated
+    else:
+        found = find_run(run)
+        facts, page = found.figures(), _page_of(found)
+    if out is not None:
+        with replacing(out) as partial:
+            shutil.copyfile(page, partial)
+        page = out
+    if browse:
+        webbrowser.open(page.resolve().as_uri())
+    known = {name.lower(): value for name, value in facts.items() if value}
+    lines = [f"{name:<10}  {value}" for name, value in {**known, "page": page}.items()]
+    return tell("\n".join(lines), **known, page=page)
+
+
+def _page_of(run: KeptRun) -> Path:
+    """Return the page of a run; ConfigError if it has none yet."""
+    page = run.path / REPORT_NAME
+    if not page.is_file():
+        raise ConfigError(
+            "a run must have ended to have a report",
+            code="report-missing",
+            where=str(page),
+            value="no such file",
+            remedy=f"its log says how far it is: {run.path / 'run.log'}",
+        )
+    return page
+
+
 @command("runs compare", "model_dir other_dir --out losses.png")
 def compare_runs(
-    runs: Annotated[list[Path], typer.Argument(help=f"two or more of: {_RUN}")],
-    out: Annotated[
-        Path | None, typer.Option(help="picture of their losses, .png, .svg or .pdf")
-    ] = None,
+    runs: Annotated[list[Path], Argument(help=f"two or more of: {_RUN}")],
+    out: Annotated[Path | None, Option(help="picture of their losses, .png, .svg or .pdf")] = None,
 ) -> int:
     """Compare runs: their figures, and the keys in which they differ."""
     from waferstream.reports.run.comparison import compared, losses_picture  # noqa: PLC0415  (slow)
@@ -66,8 +112,8 @@ def compare_runs(
 
 @command("runs rm", "20261128_123702_514")
 def remove_runs(
-    runs: Annotated[list[str], typer.Argument(help="folders or names of runs")],
-    yes: Annotated[bool, typer.Option(help="do not ask")] = False,
+    runs: Annotated[list[str], Argument(help="folders or names of runs")],
+    yes: Annotated[bool, Option(help="do not ask")] = False,
 ) -> int:
     """Remove runs: their folders with logs, events and reports. Checkpoints stay."""
     if "" in runs:  # a variable of a shell that is not set; a path would take it for this folder

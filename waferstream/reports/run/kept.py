@@ -72,7 +72,7 @@ class KeptRun:
     def configuration(self) -> dict[str, Any]:
         """Return the keys of its configuration, dotted."""
         try:
-            return dict(_flat(load_yaml(self.path / PARAMS_NAME)))
+            return dict(flat(load_yaml(self.path / PARAMS_NAME)))
         except (OSError, ConfigError):
             return {}
 
@@ -190,13 +190,13 @@ def _is_run(path: Path) -> bool:
     return _NAME.fullmatch(path.name) is not None and (path / PARAMS_NAME).is_file()
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of nested mappings and lists by their dotted keys."""
     if isinstance(value, Mapping) and value:
         for key, each in value.items():
-            yield from _flat(each, f"{path}.{key}" if path else str(key))
+            yield from flat(each, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
         for index, each in enumerate(value):
-            yield from _flat(each, f"{path}[{index}]")
+            yield from flat(each, f"{path}[{index}]")
     else:
         yield path, value

@@ -19,10 +19,8 @@ from cstorch.utils.data import DataLoader
 from cstorch.utils.data.dataloader import BATCHES, SAMPLES
 from waferstream.checkpoint import MODEL
 from waferstream.checkpoint.reader import Reader
-from waferstream.checkpoint.writer import append_tensors, write_metadata
 from waferstream.config.sections.callbacks import LoadCheckpointStates, SkipSamples
 from waferstream.core.errors import CheckpointError
-from waferstream.host.files import replacing
 from waferstream.training import launch
 from waferstream.training.checkpoints.provenance import check_changes
 from waferstream.training.launch import Launch
@@ -30,7 +28,7 @@ from waferstream.training.run import Run
 from waferstream.workload import user_classes
 from waferstream.workload.published_weights import of_our_names, publisher
 from waferstream.workload.special_tokens import SPECIAL_TOKENS
-from waferstream.workload.weight_files import read_weights
+from waferstream.workload.weight_files import read_weights, write_checkpoint
 from waferstream.workload.weight_kinds import Kind, check_kind, kind_of
 
 log = logging.getLogger("waferstream")
@@ -55,11 +53,8 @@ def own_checkpoint(path: Path, section: Mapping[str, Any], folder: Path) -> Path
         return path
     weights = of_our_names(read_weights(path), section)
     target = folder / f"{path.stem}_to_cs.mdl"
-    with replacing(target, durable=True) as partial:
-        append_tensors(
-            partial, MODEL, {name: each.float().numpy() for name, each in weights.items()}
-        )
-        write_metadata(partial, {"global_step": 0})
+    floats = {name: weight.float() for name, weight in weights.items()}
+    write_checkpoint(target, floats, {"global_step": 0})
     log.info("Converted the weights of %s to %s; its other states are left out", path, target)
     return target
 

@@ -12,6 +12,7 @@ from waferstream.config.params import InitConfig, Scope
 from waferstream.config.sections.init import DataLoaderConfig
 from waferstream.core.errors import DataError
 from waferstream.workload.data import build_source, check_section
+from waferstream.workload.data_files import out_of_vocabulary
 from waferstream.workload.model_config import ModelConfig
 from waferstream.workload.models import group_of_samples, known_config
 
@@ -81,11 +82,6 @@ def check_vocabulary(model: ModelConfig, loader: cstorch.utils.data.DataLoader, 
             continue
         largest = batch[feature.name].max().item()
         if largest >= feature.below:
-            raise DataError(
-                "token ids must be below the size of the model's vocabulary",
-                code="token-out-of-vocabulary",
-                where=where,
-                value=f"{feature.name} {largest}",
-                rule=f"below {feature.below}",
-                remedy="use data of the model's vocabulary, or raise vocab_size",
-            )
+            remedy = "use data of the model's vocabulary, or raise vocab_size"
+            value, rule = f"{feature.name} {largest}", f"below {feature.below}"
+            raise out_of_vocabulary(where, value, rule, remedy)

@@ -216,7 +216,7 @@ def test_every_flag_reaches_a_key_that_exists(tmp_path: Path, flag: Any) -> None
         ("-p p.yaml --job_labels a", "'a' must be key=value"),
         ("-p p.yaml --ini =1", "'=1' must be key=value"),
         ("-p p.yaml --job_priority p0", "'p0' is not one of 'p1'"),
-        ("-p p.yaml --compile_only --validate_only", "not allowed with argument"),
+        ("-p p.yaml --compile_only --validate_only", "cannot be combined with --compile_only"),
         ("-p p.yaml --num_csx", "expected one argument"),
         ("-p p.yaml stray", "stray"),
     ],

@@ -16,12 +16,12 @@ from tests.support.runs.tiny_run import TINY, write_run
 from waferstream.cli.app import COMMANDS
 from waferstream.cli.frame.commands import DECLARED
 from waferstream.cli.main import main
-from waferstream.cli.tools.checkpoint.files import write_weights
 from waferstream.management.manager.embedded import this_process
 from waferstream.management.model.event import Ended
 from waferstream.management.model.inventory import QueueSpec, Session
 from waferstream.management.model.job import Phase
 from waferstream.management.model.operations import AddUser, PutSession
+from waferstream.workload.weight_files import write_checkpoint
 
 _OURS = "--model=gpt2 --src-fmt=hf --tgt-fmt=cs-current"
 _THEIRS = "--model=gpt2 --src-fmt=cs-current --tgt-fmt=hf"
@@ -127,7 +127,7 @@ def places(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dic
     """Return the places of files."""
     monkeypatch.setenv("WAFERSTREAM_STATE", f"{tmp_path / 'state'}")
     for name in ("saved", "to_move", "to_delete"):
-        write_weights(tmp_path / f"{name}.mdl", {"weight": torch.ones(2)}, {"global_step": 1})
+        write_checkpoint(tmp_path / f"{name}.mdl", {"weight": torch.ones(2)}, {"global_step": 1})
     (own,) = folder.glob("*_to_cs.yaml")
     monkeypatch.setattr(distributed, "WORKER_CACHE_ROOT", tmp_path / "cache")
     job, ended = _jobs()

@@ -14,9 +14,7 @@ from tests.support.runs.tiny_run import ROOT, write_run
 SIMULATES = (
     "waferstream.cli.tools.compare",
     "waferstream.cli.tools.explore",
-    "waferstream.cli.tools.search",
     "waferstream.cli.tools.study",
-    "waferstream.cli.tools.tco",
     "waferstream.explorer.explorer",
     "waferstream.explorer.export",
     "waferstream.simulation.planning",

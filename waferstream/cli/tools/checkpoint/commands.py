@@ -16,14 +16,26 @@ from typer import Argument, Option
 from waferstream.checkpoint.reader import Reader
 from waferstream.checkpoint.writer import reseal
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.files import Params
-from waferstream.cli.frame.output import prints_json, show, tell, tell_paths
-from waferstream.cli.tools.checkpoint.files import local_path, new_file, write_weights
+from waferstream.cli.frame.options import Params, new_file
+from waferstream.cli.frame.output import prints_json, show, show_facts, tell, tell_paths
 from waferstream.config.phases import load_params
+from waferstream.core.errors import ConfigError
 from waferstream.host.files import replacing
 
 _Checkpoint = Annotated[str, Argument(help="checkpoint file")]
 _Target = Annotated[str, Argument(help="file, or folder that ends in /")]
+
+
+def _local(path: str) -> Path:
+    """Return a local path; ConfigError for a URL."""
+    if "://" in path:
+        raise ConfigError(
+            "a checkpoint must be a local file",
+            code="checkpoint-not-local",
+            value=path,
+            remedy="copy the object to this host first",
+        )
+    return Path(path)
 
 
 @command("checkpoint info", "model_dir/checkpoint_120.mdl")
@@ -32,7 +44,7 @@ def summarize(
     list_objects: Annotated[bool, Option("-l", "--list_objects", help="list the tensors")] = False,
 ) -> int:
     """Summarize a checkpoint."""
-    path = local_path(ckpt_path)
+    path = _local(ckpt_path)
     reader = Reader(path)
     rows = [
         {"key": key, "shape": spec.shape, "dtype": spec.dtype, "bytes": reader.stored_bytes(key)}
@@ -41,14 +53,15 @@ def summarize(
     if list_objects:
         return show(rows)
     stat = path.stat()
-    summary = {
-        "Total checkpoint size": f"{stat.st_size:,} bytes",
-        "Last modified": f"{datetime.fromtimestamp(stat.st_mtime):%Y-%m-%d %H:%M:%S}",
-        "WaferStream version": reader.writer_version,
-        "Tensors": len(rows),
-        **reader.objects,
-    }
-    return show([{"field": key, "value": value} for key, value in summary.items()])
+    return show_facts(
+        {
+            "Total checkpoint size": f"{stat.st_size:,} bytes",
+            "Last modified": f"{datetime.fromtimestamp(stat.st_mtime):%Y-%m-%d %H:%M:%S}",
+            "WaferStream version": reader.writer_version,
+            "Tensors": len(rows),
+            **reader.objects,
+        }
+    )
 
 
 @command("checkpoint diff", "model_dir/checkpoint_100.mdl model_dir/checkpoint_120.mdl")
@@ -60,7 +73,7 @@ def diff(
     ] = "equal",
 ) -> int:
     """Compare two checkpoints, tensor by tensor; the exit code is 1 if they differ."""
-    left, right = (Reader(local_path(path)) for path in (left_checkpoint, right_checkpoint))
+    left, right = (Reader(_local(path)) for path in (left_checkpoint, right_checkpoint))
     rows = [
         {"key": key, "difference": found}
         for key in {**left.tensors, **right.tensors}
@@ -103,26 +116,29 @@ def copy(source_path: _Checkpoint, dest_path: _Target) -> int:
 def move(source_path: _Checkpoint, dest_path: _Target) -> int:
     """Move a checkpoint."""
     target = _copied(source_path, dest_path)
-    local_path(source_path).unlink()
+    _local(source_path).unlink()
     return tell_paths(target)
 
 
-def _copied(source_path: str, dest_path: str) -> Path:
-    """Copy a complete checkpoint atomically and return its new path."""
-    source, target = local_path(source_path), local_path(dest_path)
+def _copied(source_path: str, dest_path: str, *, seals: bool = False) -> Path:
+    """Copy a complete checkpoint, or one to be sealed, atomically, and return its new path."""
+    source, target = _local(source_path), _local(dest_path)
     if dest_path.endswith("/") or target.is_dir():
         target = target / source.name
-    Reader(source)  # refuses what is no complete checkpoint
+    if not seals:
+        Reader(source)  # refuses what is no complete checkpoint
     new_file(target).parent.mkdir(parents=True, exist_ok=True)
     with replacing(target, durable=True) as partial:
         shutil.copyfile(source, partial)
+        if seals:
+            reseal(partial)
     return target
 
 
 @command("checkpoint verify", "model_dir/checkpoint_120.mdl")
 def verify(ckpt_path: _Checkpoint) -> int:
     """Check the checksums of a checkpoint, and so every byte of it."""
-    path = local_path(ckpt_path)
+    path = _local(ckpt_path)
     reader = Reader(path)
     reader.verify()
     row = {"path": path, "checksums": reader.has_checksums, "tensors": len(reader.tensors)}
@@ -135,18 +151,13 @@ def verify(ckpt_path: _Checkpoint) -> int:
 @command("checkpoint seal", "model_dir/checkpoint_120.mdl sealed.mdl")
 def seal(source_path: _Checkpoint, dest_path: _Target) -> int:
     """Copy a checkpoint and add checksums: it has none, or was changed on purpose."""
-    source, target = local_path(source_path), local_path(dest_path)
-    new_file(target).parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target, durable=True) as partial:
-        shutil.copyfile(source, partial)
-        reseal(partial)
-    return tell_paths(target)
+    return tell_paths(_copied(source_path, dest_path, seals=True))
 
 
 @command("checkpoint delete", "model_dir/checkpoint_100.mdl")
 def delete(ckpt_path: _Checkpoint) -> int:
     """Delete a checkpoint."""
-    path = local_path(ckpt_path)
+    path = _local(ckpt_path)
     Reader(path)  # refuses what is no complete checkpoint
     path.unlink()
     return tell(f"Deleted checkpoint {path}", path=path)
@@ -162,9 +173,10 @@ def prune(
 ) -> int:
     """Set weights of a trained model to zero at once, and change the others to make up for it."""
     from waferstream.training.checkpoints.pruning import pruned_model  # noqa: PLC0415  (torch)
+    from waferstream.workload.weight_files import write_checkpoint  # noqa: PLC0415
 
-    target = new_file(local_path(dest_path))
-    model = pruned_model(load_params(params), local_path(ckpt_path), sparsity, num_batches)
+    target = new_file(_local(dest_path))
+    model = pruned_model(load_params(params), _local(ckpt_path), sparsity, num_batches)
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_weights(target, model.state_dict(), {"global_step": 0})
+    write_checkpoint(target, model.state_dict(), {"global_step": 0})
     return tell_paths(target)

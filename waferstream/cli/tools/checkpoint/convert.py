@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,12 +14,12 @@ import typer
 from typer import Argument, Option
 
 from waferstream.cli.frame.commands import command
+from waferstream.cli.frame.options import new_file
 from waferstream.cli.frame.output import show, tell_paths
-from waferstream.cli.tools.checkpoint.files import new_file, write_weights
 from waferstream.config.phases import load_params
 from waferstream.core.config import dump_yaml
 from waferstream.core.errors import ConfigError
-from waferstream.host.files import replacing, write_json
+from waferstream.host.files import replacing, write_json, write_text
 from waferstream.workload.hugging_face import (
     CONVERSIONS,
     INDEX,
@@ -29,8 +28,8 @@ from waferstream.workload.hugging_face import (
     Weights,
     read_hf,
     read_json,
+    write_weights,
 )
-from waferstream.workload.hugging_face import write_weights as write_hf_weights
 from waferstream.workload.published_weights import PUBLISHED, of_our_names
 from waferstream.workload.special_tokens import (
     SPECIAL_TOKENS,
@@ -102,17 +101,14 @@ def list_conversions(
     model: Annotated[str | None, Argument(help="family of a model")] = None,
 ) -> int:
     """List what can be converted."""
-    rows = [
-        {
-            "model": name,
-            "ours": family.name,
-            "formats": "hf, zoo, cs-current",
-            "as": family.architecture,
-        }
-        for name, family in sorted(CONVERSIONS.items())
-        if model in (None, name)
-    ]
-    return show(rows)
+    formats = "hf, zoo, cs-current"
+    found = {name: each for name, each in sorted(CONVERSIONS.items()) if model in (None, name)}
+    return show(
+        [
+            {"model": name, "ours": each.name, "formats": formats, "as": each.architecture}
+            for name, each in found.items()
+        ]
+    )
 
 
 @command(
@@ -137,7 +133,10 @@ def convert(
 
     It prints the files that were written.
     """
-    from waferstream.workload.weight_files import read_weights  # noqa: PLC0415  (torch)
+    from waferstream.workload.weight_files import (  # noqa: PLC0415  (torch)
+        read_weights,
+        write_checkpoint,
+    )
 
     formats.check()
     part_bytes = _num_bytes(hf_shard_size)
@@ -145,7 +144,11 @@ def convert(
     configs: list[Path] = []
     if formats.src_fmt == HF:
         section, configs = _to_our_config(formats.family, config, folder)
-        weights = _theirs_as_ours(formats.family, checkpoint, section, drop_unmatched_keys)
+        theirs = read_hf(checkpoint)
+        if drop_unmatched_keys:
+            theirs = formats.family.matched(theirs, section)
+        ours = formats.family.to_ours(theirs, section)
+        weights = {name: weight.float() for name, weight in ours.items()}
         ids = special_tokens(read_json(config))
     else:
         section, ids = load_params(config).trainer.init.model.dump(), {}
@@ -161,7 +164,7 @@ def convert(
     else:
         written = [_new(folder / f"{stem}_to_cs.mdl")]
         kept = {SPECIAL_TOKENS: ids} if ids else {}
-        write_weights(written[0], weights, {"global_step": 0, **kept})
+        write_checkpoint(written[0], weights, {"global_step": 0, **kept})
     return tell_paths(*written, *configs, *_copy_tokenizer(config.parent, folder))
 
 
@@ -177,16 +180,6 @@ def convert_config(config: Annotated[Path, Argument(help=_CONFIG_HELP)], formats
     else:
         configs = _to_our_config(formats.family, config, folder)[1]
     return tell_paths(*configs, *_copy_tokenizer(config.parent, folder))
-
-
-def _theirs_as_ours(
-    family: Conversion, checkpoint: Path, section: dict[str, Any], drops_unmatched: bool
-) -> Weights:
-    """Return the weights of transformers by our names."""
-    weights = read_hf(checkpoint)
-    if drops_unmatched:
-        weights = family.matched(weights, section)
-    return {name: weight.float() for name, weight in family.to_ours(weights, section).items()}
 
 
 def _write_zoo(target: Path, weights: Weights, section: dict[str, Any]) -> Path:
@@ -214,17 +207,12 @@ def _to_our_config(
     kept = [_new(special_tokens_file(target))] if ids else []
     for file in kept:
         write_json(file, ids)
-    with replacing(target) as partial:
-        partial.write_text(dump_yaml({"trainer": {"init": {"model": section}}}), encoding="utf-8")
+    write_text(target, dump_yaml({"trainer": {"init": {"model": section}}}))
     return section, [target, *kept]
 
 
 def _to_hf_config(
-    family: Conversion,
-    section: dict[str, Any],
-    params: Path,
-    folder: Path,
-    ids: Mapping[str, Any],
+    family: Conversion, section: dict[str, Any], params: Path, folder: Path, ids: Mapping[str, Any]
 ) -> Path:
     """Write config.json for the model section of a params file; return its path."""
     target = _new(folder / "config.json")
@@ -259,20 +247,19 @@ def write_hf(folder: Path, weights: Weights, part_bytes: int, as_safetensors: bo
         The files, the index first.
     """
     name = STEMS[0] if as_safetensors else STEMS[1]
-    parts = list(_parts(weights, part_bytes))
-    if len(parts) == 1:
-        return [_write_file(_new(folder / name), weights)]
     stem, _, suffix = name.partition(".")
-    files = [f"{stem}-{i:05}-of-{len(parts):05}.{suffix}" for i in range(1, len(parts) + 1)]
-    index = {
-        "metadata": {"total_size": sum(weight.nbytes for weight in weights.values())},
-        "weight_map": {key: file for file, part in zip(files, parts, strict=True) for key in part},
-    }
-    written = [
-        _write_file(_new(folder / file), part) for file, part in zip(files, parts, strict=True)
-    ]
-    write_json(_new(folder / f"{name}{INDEX}"), index)
-    return [folder / f"{name}{INDEX}", *written]
+    parts = list(_parts(weights, part_bytes))
+    ends = [f"-{i:05}-of-{len(parts):05}" if parts[1:] else "" for i in range(1, len(parts) + 1)]
+    files = [_new(folder / f"{stem}{end}.{suffix}") for end in ends]
+    for file, part in zip(files, parts, strict=True):
+        write_weights(file, part, {})
+    if len(files) == 1:
+        return files
+    places = {key: file.name for file, part in zip(files, parts, strict=True) for key in part}
+    size = sum(weight.nbytes for weight in weights.values())
+    index = _new(folder / f"{name}{INDEX}")
+    write_json(index, {"metadata": {"total_size": size}, "weight_map": places})
+    return [index, *files]
 
 
 def _parts(weights: Weights, part_bytes: int) -> Iterator[Weights]:
@@ -286,18 +273,12 @@ def _parts(weights: Weights, part_bytes: int) -> Iterator[Weights]:
     yield part
 
 
-def _write_file(path: Path, weights: Weights) -> Path:
-    write_hf_weights(path, weights, {})
-    return path
-
-
-_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
-
-
 def _num_bytes(text: str) -> int:
     """Parse ``10GB``."""
-    number, unit = text[:-2], text[-2:].upper()
-    with suppress(ValueError):
-        if unit in _UNITS and 0 < float(number) < inf:
-            return int(float(number) * _UNITS[unit])
-    raise typer.BadParameter(f"{text!r} must be a size such as 10GB", param_hint="--hf-shard-size")
+    found = re.fullmatch(r"(\d{0,9}\.?\d{1,9})([KMG])B", text, re.IGNORECASE)
+    size = found and int(float(found[1]) * 1000 ** (1 + "KMG".index(found[2].upper())))
+    if not size:
+        raise typer.BadParameter(
+            f"{text!r} must be a size such as 10GB", param_hint="--hf-shard-size"
+        )
+    return size

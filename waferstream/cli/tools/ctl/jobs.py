@@ -1,36 +1,49 @@
-"""Jobs: listed, shown, explained, cancelled, labelled, and put before others."""
+"""Jobs: listed, explained, cancelled, labelled, put before others; what they print and write."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
 import time
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from waferstream.cli.frame.commands import command
-from waferstream.cli.frame.output import ask_for_no_pager, print_rows, prints_json, show, tell
+from waferstream.cli.frame.output import (
+    ask_for_no_pager,
+    print_rows,
+    prints_json,
+    show,
+    tell,
+    tell_paths,
+)
 from waferstream.cli.tools.ctl.connection import Job, Management, names_of_jobs
 from waferstream.cli.tools.ctl.tables import Row, expected_start, job_rows
 from waferstream.core.config import dump_yaml
 from waferstream.core.errors import ConfigError
+from waferstream.host.files import json_text
 from waferstream.host.processes import started_ticks
 from waferstream.management.client.client import Client
-from waferstream.management.model.job import PRIORITIES
+from waferstream.management.client.mirror import Mirror
+from waferstream.management.model.job import PRIORITIES, Phase
 from waferstream.management.model.operations import (
+    PRINTED,
     Cancel,
     Explain,
-    Explanation,
+    FileEntry,
     Label,
     ListExplanations,
+    ListFiles,
     ListWorkflows,
     ReadVersion,
     ReadWorkflow,
@@ -104,16 +117,11 @@ def show_job(
             pages = client.do(ReadVersion()).pages
             rows = job_rows([workflow], {}, time.time(), all_states=True, dashboard=pages)
             return show([row for row in rows if name in row.values()])
-    found = _document(workflow, name)
-    print(json.dumps(found, indent=2) if output != "yaml" else dump_yaml(found).rstrip())
+    whole = workflow.model_dump(mode="json")
+    jobs = [{**job, "workflow": whole} for job in whole["jobs"] if job["name"] == name]
+    found = jobs[0] if jobs else whole
+    print(dump_yaml(found).rstrip() if output == "yaml" else json_text(found))
     return 0
-
-
-def _document(workflow: Workflow, name: str) -> dict[str, Any]:
-    """Return all that is known of a job and of its workflow, or of a workflow and its jobs."""
-    found = workflow.model_dump(mode="json")
-    job = next((each for each in found["jobs"] if each["name"] == name), None)
-    return found if job is None else {**job, "workflow": found}
 
 
 @command("ctl explain", "wsjob-1")
@@ -121,17 +129,13 @@ def explain(name: Job, at: Management) -> int:
     """Say why a job waits, when it starts, and what would start it sooner."""
     with at.client() as client:
         found = client.do(Explain(name=name))
-    return tell("\n".join(_explanation_lines(found)), **found.model_dump(mode="json"))
-
-
-def _explanation_lines(found: Explanation) -> list[str]:
-    """Return an explanation in words."""
     lines = [f"{found.workflow}: {found.reason or 'it does not wait'}"]
     if found.place:
         lines.append(f"place in the queue: {found.place}")
     if start := expected_start(found):
         lines.append(f"expected start: {start}")
-    return lines + [f"sooner: {each}" for each in found.sooner]
+    lines += [f"sooner: {each}" for each in found.sooner]
+    return tell("\n".join(lines), **found.model_dump(mode="json"))
 
 
 @command("ctl cancel", "wsjob-1 wsjob-2")
@@ -216,5 +220,85 @@ def set_priority(
     """Change the priority of a job, its workflow, and its later jobs."""
     with at.client() as client:
         client.do(SetPriority(name=name, priority=PRIORITIES[priority]))
-    text = f"successfully updated {name} job priority to {priority}"
-    return tell(text, name=name, priority=priority)
+    done = f"successfully updated {name} job priority to {priority}"
+    return tell(done, name=name, priority=priority)
+
+
+@command("ctl follow", "wsjob-1")
+def follow(name: Job, at: Management) -> int:
+    """Print what a job prints until it has ended; the exit code is 0 if it has succeeded."""
+    out = (sys.stderr if prints_json() else sys.stdout).buffer
+    with at.client() as client:
+        for part in client.follow(name):
+            if isinstance(part, bytes):
+                out.write(part)
+                out.flush()
+        ended = client.do(ReadWorkflow(name=name))
+    assert ended.result is not None, "it has ended"
+    tell(f"{ended.name}: {ended.result}", name=ended.name, result=ended.result)
+    return 0 if ended.result is Phase.SUCCEEDED else 1
+
+
+@command("ctl log-export", "wsjob-1 -o logs")
+def export_logs(
+    *,
+    name: Job,
+    out: Annotated[Path, Option("-o", "--out", help="folder")] = Path(),
+    at: Management,
+) -> int:
+    """Pack the logs of a job, and print the path of the archive."""
+    out.mkdir(parents=True, exist_ok=True)
+    with at.client() as client, TemporaryDirectory() as folder:
+        workflow = client.do(ReadWorkflow(name=name))
+        _copy_logs(client, workflow, Path(folder))
+        archive = shutil.make_archive(str(out / name), "gztar", folder)
+    return tell_paths(Path(archive))
+
+
+def _copy_logs(client: Client, workflow: Workflow, folder: Path) -> None:
+    """Copy the logs of a workflow, and what is known of it."""
+    (folder / "workflow.json").write_text(workflow.model_dump_json(indent=2))
+    if not workflow.is_embedded:
+        logs = [each for each in client.do(ListFiles(name=workflow.name)) if _is_log(each)]
+        Mirror(client, workflow.name, folder).update(logs)
+        with suppress(ConfigError), open(folder / "printed.log", "wb") as file:  # before its start
+            file.writelines(client.download(workflow.name, PRINTED))
+        return
+    for job in workflow.jobs:
+        if job.log_path and Path(job.log_path).is_dir():
+            shutil.copytree(job.log_path, folder / job.name)
+
+
+def _is_log(entry: FileEntry) -> bool:
+    return entry.path.endswith(".log")
+
+
+@command("ctl export", "wsjob-1 '*.log' -o files")
+def export(
+    *,
+    name: Job,
+    patterns: Annotated[
+        list[str] | None, Argument(help="such as '*.mdl' (default: all files)")
+    ] = None,
+    out: Annotated[
+        Path | None, Option("-o", "--out", help="folder (default: the name of the job)")
+    ] = None,
+    at: Management,
+) -> int:
+    """Copy the files of a job, its checkpoints among them, and print their paths."""
+    asked = patterns or ["*"]
+    with at.client() as client:
+        entries = client.do(ListFiles(name=name))
+        wanted = [each for each in entries if any(fnmatch(each.path, p) for p in asked)]
+        if not wanted:
+            raise ConfigError(
+                "the files must be among those that the management keeps for a run",
+                code="data-file-not-found",
+                where=name,
+                value=", ".join(asked),
+                rule=", ".join(sorted({Path(each.path).suffix or each.path for each in entries})),
+                remedy="a run that nobody has submitted has its files in its model_dir already",
+            )
+        folder = out or Path(name)
+        mirror = Mirror(client, name, folder, takes_checkpoints=True)
+        return tell_paths(*mirror.update(wanted))

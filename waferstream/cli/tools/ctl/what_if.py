@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -19,7 +18,7 @@ from waferstream.core.errors import ConfigError
 from waferstream.management.model.inventory import Inventory
 from waferstream.management.model.operations import ReadCluster
 from waferstream.management.schedule import state
-from waferstream.management.schedule.trace import TraceJob, read_trace
+from waferstream.management.schedule.trace import read_trace
 from waferstream.management.schedule.what_if import Outcome, fewest_systems, outcome
 from waferstream.management.schedule.workload import at_load, workload
 
@@ -56,9 +55,18 @@ def what_if(
             where="--inventory",
             remedy="--inventory deploy/inventories/andromeda.yaml",
         )
+    read = read_trace(trace, jobs)
+    if load is not None:
+        read = at_load(read, systems, groups, load)
     kinds = sorted({each.kind for each in found.systems})
-    resize_s = inf if fixed_sizes else _RESIZE_S
-    asked = _jobs(read_trace(trace, jobs), found, kinds, load, resize_s)
+    asked = [
+        replace(job, run_times=dict.fromkeys(kinds, job.run_times[kinds[0]]))
+        for job in workload(
+            [replace(job, systems=min(job.systems, systems)) for job in read],
+            kind=kinds[0],
+            resize_s=inf if fixed_sizes else _RESIZE_S,
+        ).jobs
+    ]  # which take the same time on each kind of systems
     if mean_wait_h is None:
         return show([_row(outcome(_of_schedule(found), asked))])
     tried = fewest_systems(asked, 3600 * mean_wait_h, systems, groups, kinds[0])
@@ -71,22 +79,6 @@ def _inventory(file: Path | None, at: Management) -> Inventory:
         return validate(Inventory, load_yaml(file), str(file))
     with at.client() as client:
         return client.do(ReadCluster()).inventory
-
-
-def _jobs(
-    trace: Sequence[TraceJob],
-    inventory: Inventory,
-    kinds: Sequence[str],
-    load: float | None,
-    resize_s: float,
-) -> list[state.Job]:
-    """Return the jobs of a trace, which take the same time on each kind of systems."""
-    systems, groups = len(inventory.systems), len(inventory.groups)
-    fitting = [replace(job, systems=min(job.systems, systems)) for job in trace]
-    if load is not None:
-        fitting = at_load(fitting, systems, groups, load)
-    jobs = workload(fitting, kind=kinds[0], resize_s=resize_s).jobs
-    return [replace(job, run_times=dict.fromkeys(kinds, job.run_times[kinds[0]])) for job in jobs]
 
 
 def _of_schedule(inventory: Inventory) -> state.Inventory:

@@ -12,7 +12,7 @@ from tests.support.files.checkpoint_files import flip_in, packed_checkpoint, uns
 from tests.support.host.tools import fields, rows, tool
 from waferstream.checkpoint.reader import Reader
 from waferstream.cli.main import main
-from waferstream.cli.tools.checkpoint.files import write_weights
+from waferstream.workload.weight_files import write_checkpoint
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def first(tmp_path: Path) -> Path:
 
 
 def saved(path: Path, weight: torch.Tensor, step: int) -> Path:
-    write_weights(path, {"weight": weight, "bias": torch.ones(2)}, {"global_step": step})
+    write_checkpoint(path, {"weight": weight, "bias": torch.ones(2)}, {"global_step": step})
     return path
 
 
@@ -42,7 +42,7 @@ def test_packed_checkpoint_is_described_verified_and_compared(
     tool(capsys, "checkpoint", "verify", path)
     reader, whole = Reader(path), tmp_path / "whole.mdl"
     weights = {name: torch.from_numpy(reader[f"model.{name}"]) for name in ("w", "b")}
-    write_weights(whole, weights, {"global_step": 7})
+    write_checkpoint(whole, weights, {"global_step": 7})
     out = tool(capsys, "checkpoint", "diff", path, whole, code=1)
     assert "sparsity.mask.w" in out
     assert "model" not in out

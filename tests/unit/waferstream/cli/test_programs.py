@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from waferstream.cli.app import context_of
-from waferstream.cli.check import STEPS
+from waferstream.cli.programs import STEPS
 
 
 def test_flags_come_before_the_program_and_its_own_after() -> None:

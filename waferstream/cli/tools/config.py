@@ -1,23 +1,30 @@
-"""``waferstream config``: pull, validate, convert_legacy, diff, stats, schema, explain."""
+"""``waferstream config``: params files, and the keys of all files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from appliance.spec import load_cluster
 from waferstream.cli.frame.commands import command
+from waferstream.cli.frame.options import new_file
 from waferstream.cli.frame.output import print_rows, prints_json, show, tell, tell_paths
 from waferstream.config.legacy import convert_legacy, is_legacy
-from waferstream.config.params import Params
 from waferstream.config.phases import check_sections, load_params
+from waferstream.config.schema.files import FileKind, schema_of
+from waferstream.config.schema.keys import ConfigKey, all_keys, find_keys
 from waferstream.core.config import dump_yaml, load_yaml
 from waferstream.core.errors import ConfigError, did_you_mean
 from waferstream.core.plugins import Plugins
-from waferstream.host.files import replacing
+from waferstream.host.files import write_text
+from waferstream.reports.run.kept import flat
 
 _Config = Annotated[Path, Argument(help="params file")]
 _Out = Annotated[Path, Option("-o", "--out", help="file or folder")]
@@ -31,8 +38,7 @@ def stock_files() -> dict[str, Path]:
 
 @command("config pull", "gpt2_small -o gpt2.yaml")
 def pull(
-    variant: Annotated[str, Argument(help=f"one of {', '.join(stock_files())}")],
-    out: _Out = Path(),
+    variant: Annotated[str, Argument(help=f"one of {', '.join(stock_files())}")], out: _Out = Path()
 ) -> int:
     """Copy a params file that comes with the program."""
     name = variant.removesuffix(".yaml").removeprefix("params_")
@@ -67,15 +73,7 @@ def convert(config: _Config, out: _Out = Path()) -> int:
 def _write(out: Path, text: str, name: str) -> int:
     """Write a file, or below it under ``name`` if that is a folder; print its path."""
     path = out / name if out.is_dir() else out
-    if path.exists():
-        raise ConfigError(
-            "the file must not exist yet",
-            code="file-exists",
-            where=str(path),
-            remedy="name another file with -o",
-        )
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_text(new_file(path, "name another file with -o"), text)
     return tell_paths(path)
 
 
@@ -84,12 +82,6 @@ def check(config: _Config) -> int:
     """Check every key of a params file."""
     params = load_params(config)
     check_sections(params)
-    _check_registered(params)
-    return tell(f"{config} is valid.", path=config, valid=True)
-
-
-def _check_registered(params: Params) -> None:
-    """Validate model and data loaders with the classes that they name; raise ConfigError."""
     # Importing torch takes seconds: report a wrong file before that.
     from waferstream.workload.data import check_section  # noqa: PLC0415
     from waferstream.workload.models import check_model  # noqa: PLC0415
@@ -97,6 +89,7 @@ def _check_registered(params: Params) -> None:
     check_model(params.trainer.init.model.dump(), "trainer.init.model")
     for where, loader in params.trainer.dataloaders():
         check_section(loader.dump(), where)
+    return tell(f"{config} is valid.", path=config, valid=True)
 
 
 @command("config diff", "params.yaml other.yaml")
@@ -109,18 +102,19 @@ def diff(
     ] = 2,
 ) -> int:
     """Compare two params files, with all defaults filled in; the exit code is 1 if they differ."""
-    one, two = (dict(_leaves(load_params(path).dump())) for path in (left, right))
+    one, two = (dict(flat(load_params(path).dump())) for path in (left, right))
     differing = [key for key in {**one, **two} if one.get(key, _NONE) != two.get(key, _NONE)]
     if prints_json():
         sides = (("left", one), ("right", two))
-        rows = [
-            {"key": key, **{side: found[key] for side, found in sides if key in found}}
-            for key in differing
-        ]
-        print_rows(rows)
-        return 1 if differing else 0
-    for key in differing:
-        print(_difference(key, one.get(key, _NONE), two.get(key, _NONE), verbose_level))
+        print_rows(
+            [
+                {"key": key, **{side: found[key] for side, found in sides if key in found}}
+                for key in differing
+            ]
+        )
+    else:
+        for key in differing:
+            print(_difference(key, one.get(key, _NONE), two.get(key, _NONE), verbose_level))
     return 1 if differing else 0
 
 
@@ -134,18 +128,6 @@ def _difference(key: str, left: object, right: object, level: int) -> str:
     if left is _NONE:
         return f"+ {key}: {right!r}" if level > 1 else f"+ {key}"
     return f"~ {key}: {left!r} -> {right!r}" if level else f"~ {key}"
-
-
-def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values in nested mappings and lists with their dotted key paths."""
-    if isinstance(data, Mapping) and data:
-        for key, value in data.items():
-            yield from _leaves(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(data, list) and data:
-        for index, value in enumerate(data):
-            yield from _leaves(value, f"{path}[{index}]")
-    else:
-        yield path, data
 
 
 _COLUMNS = ("name", "shape", "parameters", "percent")
@@ -172,24 +154,93 @@ def count_parameters(
                 rule=f"of {', '.join(_COLUMNS)}",
                 remedy=did_you_mean(name, _COLUMNS),
             )
-    model = load_params(params).trainer.init.model.dump()
-    rows = parameter_rows(parameter_shapes(model))
-    if order:
-        rows.sort(key=lambda row: [row[name] for name in order], reverse=descending)
-    total = sum(row["parameters"] for row in rows)
-    return show([*rows, {"name": "total", "shape": (), "parameters": total, "percent": 100}])
-
-
-def parameter_rows(shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Any]]:
-    """Return name, shape, number of elements and share of the total of each parameter."""
+    shapes = parameter_shapes(load_params(params).trainer.init.model.dump())
     counts = {name: prod(shape) for name, shape in shapes.items()}
     total = sum(counts.values())
-    return [
-        {
-            "name": name,
-            "shape": shapes[name],
-            "parameters": count,
-            "percent": round(100 * count / total, 2),
-        }
-        for name, count in counts.items()
+    shares = {name: round(100 * count / total, 2) for name, count in counts.items()}
+    rows = [
+        dict(zip(_COLUMNS, (name, shapes[name], counts[name], shares[name]), strict=True))
+        for name in shapes
     ]
+    if order:
+        rows.sort(key=lambda row: [row[name] for name in order], reverse=descending)
+    return show([*rows, dict(zip(_COLUMNS, ("total", (), total, 100), strict=True))])
+
+
+_WIDTH = 100
+
+
+@command("config schema", "cluster")
+def schema(kind: Annotated[FileKind, Argument(help="params.yaml or cluster.yaml")]) -> int:
+    """Print the JSON schema of a file, for editors."""
+    print(json.dumps(schema_of(kind), indent=1))
+    return 0
+
+
+@command("config explain", "machine.swarmx.fan_out cluster.yaml")
+def explain(
+    key: Annotated[
+        str, Argument(help="dotted path, or its end: trainer.init.loop.max_steps, link")
+    ],
+    file: Annotated[Path | None, Argument(help="file whose value is printed, too")] = None,
+) -> int:
+    """Print type, default, unit and source of a key of params.yaml or cluster.yaml."""
+    values = _values(file) if file is not None else {}
+    keys = _merged(find_keys(key, all_keys()))
+    rows = [{**_row(each), **_value(each, values)} for each in keys]
+    if prints_json():
+        return print_rows(rows)
+    print("\n\n".join(map(_block, rows)))
+    return 0
+
+
+def _merged(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
+    """Join keys that differ only in the section that declares them."""
+    sections: dict[ConfigKey, list[str]] = {}
+    for key in keys:
+        sections.setdefault(replace(key, section=""), []).append(key.section)
+    return [replace(key, section=", ".join(names)) for key, names in sections.items()]
+
+
+def _row(key: ConfigKey) -> dict[str, str]:
+    """Return the filled-in facts about a key."""
+    facts = ("section", "type", "default", "unit", "source", "status")
+    row = {"key": key.path, "file": f"{key.file}.yaml"}
+    row |= {name: getattr(key, name) for name in facts} | {"meaning": key.meaning or key.about}
+    return {name: text for name, text in row.items() if text}
+
+
+def _values(file: Path) -> dict[FileKind, Any]:
+    """Return the resolved content of a file by its kind."""
+    if "trainer" in (data := load_yaml(file)) or is_legacy(data):
+        return {"params": load_params(file).dump()}
+    return {"cluster": load_cluster(file).model_dump(mode="json")}
+
+
+def _value(key: ConfigKey, values: Mapping[FileKind, Any]) -> dict[str, Any]:
+    found = list(_at(values.get(key.file), key.path))
+    return {"value": found[0] if len(found) == 1 else found} if found else {}
+
+
+def _at(data: Any, path: str) -> Iterator[Any]:
+    """Yield the values at a dotted path, of every entry of a list on the way."""
+    if not path:
+        yield data
+    elif isinstance(data, list):
+        for each in data:
+            yield from _at(each, path)
+    elif isinstance(data, Mapping):
+        for name, value in data.items():
+            if path == name or path.startswith(f"{name}."):
+                yield from _at(value, path[len(name) + 1 :])
+
+
+def _block(row: Mapping[str, Any]) -> str:
+    lines = [row["key"]]
+    for name, value in row.items():
+        if name != "key":
+            text = value if isinstance(value, str) else json.dumps(value)
+            lines += textwrap.wrap(
+                text, _WIDTH, initial_indent=f"  {name:9}", subsequent_indent=" " * 11
+            )
+    return "\n".join(lines)

@@ -1,1 +1,0 @@
-"""``waferstream config``: params files, and the keys of all files."""
