@@ -7,7 +7,7 @@ compile a program and drive one role by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -88,6 +88,15 @@ def compile_model(
     return compiled
 
 
+@cache
+def compiled_regression(
+    rows: int, num_micro_batches: int, *, trains: bool = True, precision: StreamPrecision = FP32
+) -> Compiled:
+    """Return the step of ``Regression`` on batches of ``rows``, compiled once for all tests."""
+    batch = random_batches(1, rows)[0]
+    return compile_model(Regression(), batch, num_micro_batches, trains=trains, precision=precision)
+
+
 def sgd(model: nn.Module, lr: float = 0.1, **limits: Any) -> OptimizerSpec:
     """Return plain gradient descent on all parameters."""
     return plain_sgd((name for name, _ in model.named_parameters()), lr, **limits)
@@ -125,7 +134,6 @@ def start(
 
 def train_regression(size: ClusterSize, **limits: float) -> Coordinator:
     """Start a cluster with ``Regression`` installed, to run on two batches of ten rows."""
-    model, batches = Regression(), random_batches(2, rows=10)
-    compiled = compile_model(model, batches[0], num_micro_batches=5)
-    installed = installation(compiled, partial(random_batches, 2, 10), sgd(model, **limits), size)
+    model, source = Regression(), partial(random_batches, 2, 10)
+    installed = installation(compiled_regression(10, 5), source, sgd(model, **limits), size)
     return start(installed, model, size)

@@ -15,7 +15,7 @@ from tests.support.roles.arenas import StrictArena, StrictSlab
 from tests.support.roles.local_machine import (
     FP32,
     Regression,
-    compile_model,
+    compiled_regression,
     installation,
     random_batches,
     sgd,
@@ -50,9 +50,7 @@ class NodeDriver:
         self.model = Regression()
         self.batch = source()[0]
         self.precision = precision
-        compiled = compile_model(
-            self.model, self.batch, NUM_MICRO_BATCHES, trains=trains, precision=precision
-        )
+        compiled = compiled_regression(ROWS, NUM_MICRO_BATCHES, trains=trains, precision=precision)
         optimizer = sgd(self.model) if trains else None
         installed = installation(
             compiled, source, optimizer, ClusterSize(2, lanes=lanes, activation_bytes=1)

@@ -26,9 +26,8 @@ from memoryx.sparsity.packing import held_bytes
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
     Regression,
-    compile_model,
+    compiled_regression,
     installation,
-    random_batches,
     sgd,
 )
 from tests.support.runs.tiny_run import run_here, write_run
@@ -39,8 +38,7 @@ from waferstream.machine.hardware import MachineSpec
 
 def installed(size: ClusterSize) -> Installation:
     """Return the installation of a step of six samples on a cluster."""
-    compiled = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3)
-    return installation(compiled, list, sgd(Regression()), size, MachineSpec())
+    return installation(compiled_regression(6, 3), list, sgd(Regression()), size, MachineSpec())
 
 
 def test_need_grows_with_systems_but_not_that_of_the_weights() -> None:

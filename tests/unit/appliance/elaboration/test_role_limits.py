@@ -11,9 +11,8 @@ from appliance.elaboration.role_limits import check_roles
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
     Regression,
-    compile_model,
+    compiled_regression,
     installation,
-    random_batches,
     sgd,
 )
 from tests.support.runs.tiny_run import run_here, write_run
@@ -30,8 +29,7 @@ SIZE = ClusterSize(1, num_servers=2)
 
 def installed() -> Installation:
     """Return the installation of a step of three micro-batches on one system."""
-    compiled = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3)
-    return installation(compiled, list, sgd(Regression()), SIZE, MachineSpec())
+    return installation(compiled_regression(6, 3), list, sgd(Regression()), SIZE, MachineSpec())
 
 
 def needs() -> dict[str, int]:
