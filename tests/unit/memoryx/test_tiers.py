@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from memoryx.tiers import Holding, fill_tiers, tiers_of
 from tests.support.errors import raises
-from tests.support.roles.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import compiled_regression
 from waferstream.core.errors import ApplianceResourceExhausted
 from waferstream.core.sparsity.levels import Constant, Linear
 from waferstream.core.sparsity.spec import UpdateSteps, WeightSparsity
@@ -75,7 +75,7 @@ def test_in_flash_splits_parts_like_the_whole(parts: list[int], permille: int) -
 
 def test_sparse_weight_is_counted_as_values_and_mask() -> None:
     """At the largest density of its schedule; gradient sums whole where RigL reads all of them."""
-    program = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3).program
+    program = compiled_regression(6, 3).program
     matrix = max(program.parameters, key=lambda spec: spec.num_elements)
     size, all_elements = matrix.num_elements, program.num_elements(program.trained)
     mask_bytes, rest = -(-size // 8), all_elements - size
@@ -99,7 +99,7 @@ def test_sparse_weight_is_counted_as_values_and_mask() -> None:
 
 def test_weights_are_loaded_whole() -> None:
     """Whole masters have to fit, also where values and masks would."""
-    program = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3).program
+    program = compiled_regression(6, 3).program
     specs = tuple(WeightSparsity(p.name, "static", Constant(value=1)) for p in program.parameters)
     whole = 4 * program.num_elements(program.parameter)
     assert tiers_of(program, spec(whole), 0, specs).masters.num_bytes < whole / 10

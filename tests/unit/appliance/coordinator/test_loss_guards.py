@@ -8,10 +8,8 @@ from appliance.coordinator.installed_programs import LossGuards
 from appliance.elaboration.elaborate import ClusterSize
 from tests.support.errors import raises
 from tests.support.roles.local_machine import (
-    Regression,
-    compile_model,
+    compiled_regression,
     installation,
-    random_batches,
 )
 from waferstream.core.errors import DataError
 from waferstream.core.program.kernel_source import KernelSource
@@ -25,7 +23,7 @@ def forward(self, x):
 
 def guards() -> tuple[LossGuards, Program]:
     """Return the guards of a program whose loss is at most 2."""
-    compiled = compile_model(Regression(), random_batches(1, 4)[0], 2, trains=False)
+    compiled = compiled_regression(4, 2, trains=False)
     installed = installation(compiled, lambda: None, None, ClusterSize(1))
     program = replace(installed.program, guards=("clamp, model.py:7: loss.clamp(max=2)",))
     found = LossGuards()

@@ -18,6 +18,7 @@ from tests.support.roles.envelopes import payload_of
 from tests.support.roles.local_machine import (
     Regression,
     compile_model,
+    compiled_regression,
     installation,
     random_batches,
 )
@@ -234,7 +235,7 @@ class Asked:
 
 
 def weights_of_two(*means: LabelMean) -> LabelWeights:
-    compiled = compile_model(Regression(), random_batches(1, 4)[0], 2, trains=False)
+    compiled = compiled_regression(4, 2, trains=False)
     installed = installation(compiled, lambda: None, None, ClusterSize(1))
     program = replace(installed.program, label_means=means)
     return LabelWeights(replace(installed, program=program, label_counts=COUNT if means else None))
@@ -264,7 +265,7 @@ def test_label_weights_of_a_program_without_label_means_read_nothing() -> None:
 
 def values_of_two() -> WholeValues:
     """Return those of two micro-batches of two samples: two rows for each, and a sum."""
-    compiled = compile_model(Regression(), random_batches(1, 4)[0], 2, trains=False)
+    compiled = compiled_regression(4, 2, trains=False)
     installed = installation(compiled, lambda: None, None, ClusterSize(1))
     inputs = (*installed.program.inputs, TensorSpec("whole_0", (4,), "float32"))
     whole = (TensorSpec("whole_1", (), "float32"),)
@@ -291,6 +292,6 @@ def test_values_of_a_step_are_computed_once_until_it_is_dropped() -> None:
 
 def test_program_without_values_of_the_batch_gets_none() -> None:
     """Nothing is computed."""
-    compiled = compile_model(Regression(), random_batches(1, 4)[0], 2, trains=False)
+    compiled = compiled_regression(4, 2, trains=False)
     installed = installation(compiled, lambda: None, None, ClusterSize(1))
     assert WholeValues(installed).of(1, 0, BATCH) == []

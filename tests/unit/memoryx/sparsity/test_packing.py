@@ -19,7 +19,7 @@ from memoryx.sparsity.packing import Packing, held_bytes, packable
 from memoryx.store.journal import Journal
 from memoryx.store.persistence import Persistence
 from memoryx.store.store import WeightStore
-from tests.support.roles.local_machine import Regression, compile_model, random_batches
+from tests.support.roles.local_machine import compiled_regression
 from waferstream.checkpoint import CLUSTER_STATES
 from waferstream.checkpoint.parts import read_parts
 from waferstream.checkpoint.reader import Reader
@@ -264,7 +264,7 @@ def test_save_in_the_background_keeps_values_that_change(tmp_path: Path) -> None
 
 def program() -> Program:
     """Return a program whose parameters have the shapes above."""
-    compiled = compile_model(Regression(), random_batches(1, 6)[0], num_micro_batches=3).program
+    compiled = compiled_regression(6, 3).program
     specs = tuple(TensorSpec(name, shape, "float32") for name, shape in SHAPES.items())
     (segment, *_) = compiled.segments
     trained = replace(segment, weights=tuple(SHAPES), gradients=tuple(SHAPES))
