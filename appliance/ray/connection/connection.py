@@ -26,6 +26,7 @@ from appliance.ray.connection.patches import (
     workers_script,
 )
 from appliance.ray.connection.private_instance import (
+    check_shared_memory,
     close_token_file,
     new_session,
     own_token,
@@ -243,6 +244,7 @@ def _init(runtime: RuntimeSpec) -> None:
 
 def _start_private(runtime: RuntimeSpec) -> None:
     """Start an instance that listens on loopback alone, in a folder and with a token of its own."""
+    check_shared_memory()
     folder, running = private_folder(), ""
     _of_private.enter_context(own_token())
     _leave_at_exit()

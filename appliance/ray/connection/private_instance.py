@@ -43,6 +43,7 @@ _PATH_BYTES = 107
 _SESSION = re.compile(r"session_(\d+)-(\d+)-\d+")
 _EVERYBODY_WRITES, _STICKY = 0o002, 0o1000
 
+_SHARED_MEMORY = Path("/dev/shm")
 _numbers = count(1)
 
 log = logging.getLogger("waferstream")
@@ -76,6 +77,18 @@ def private_folder() -> Path:
         rule="its own, of mode 700, with a path that leaves room for a socket",
         remedy="set TMPDIR to a short path of a folder of yours",
     )
+
+
+def check_shared_memory() -> None:
+    """Raise ClusterJobInitError where Ray cannot keep its objects: it would try in vain."""
+    if not os.access(_SHARED_MEMORY, os.W_OK):
+        raise ClusterJobInitError(
+            "Ray needs shared memory",
+            code="host-without-shared-memory",
+            where=str(_SHARED_MEMORY),
+            value="read-only" if _SHARED_MEMORY.exists() else "missing",
+            remedy="mount a tmpfs there, or run with --local (runtime.kind: local)",
+        )
 
 
 def new_session() -> str:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
+from appliance.ray.connection import private_instance
 from appliance.ray.connection.private_instance import (
+    check_shared_memory,
     close_token_file,
     new_session,
     own_token,
@@ -41,6 +43,19 @@ def test_folder_is_for_its_user_alone(temporary: Path) -> None:
     folder.parent.chmod(0o777)
     assert private_folder() == folder
     assert folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(("name", "value"), [("", "read-only"), ("shm", "missing")])
+def test_host_without_shared_memory_is_told(
+    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray would try for two minutes, and say that the host is overloaded."""
+    check_shared_memory()
+    monkeypatch.setattr(private_instance, "_SHARED_MEMORY", tmp_path / name)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to any folder
+    with raises(ClusterJobInitError, "host-without-shared-memory") as caught:
+        check_shared_memory()
+    assert (caught.value.where, caught.value.value) == (str(tmp_path / name), value)
 
 
 def test_link_is_no_folder_of_its_user(temporary: Path, tmp_path: Path) -> None:
