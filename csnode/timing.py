@@ -95,7 +95,7 @@ class NodeTiming:
 
     def receive_weights(self, bucket: Bucket, payload: Arrival, updated_ps: int) -> None:
         """Receive a weight bucket of the next segment, last updated at ``updated_ps``."""
-        received = self._in.carry(payload, bucket.num_bytes, "broadcast")
+        received = self._in.carry(payload, bucket.moved_bytes, "broadcast")
         if not self._to_end:
             self.wait("reduce", updated_ps)
             self.wait("weights", received.first_ps)
@@ -138,7 +138,7 @@ class NodeTiming:
 
     def send_gradient(self, bucket: Bucket) -> Arrival:
         """Send a gradient bucket of the last segment."""
-        return self._out.carry(Arrival(self.free_ps, self.free_ps), bucket.num_bytes, "reduce")
+        return self._out.carry(Arrival(self.free_ps, self.free_ps), bucket.moved_bytes, "reduce")
 
     def _fetch(self, num_bytes: int) -> None:
         """Bring back the activations of the next segment, and wait for the room of older ones."""

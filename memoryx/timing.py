@@ -116,9 +116,9 @@ class MemoryXTiming:
         """Send a weight bucket as soon as it is up to date and a credit is free."""
         server = self._servers[bucket.server]
         ready_ps = max(server.weights.take(), self.updated_ps(bucket.names))
-        masters = bucket.num_elements * MASTER_BYTES
+        masters = bucket.moved_elements * MASTER_BYTES
         read = server.read(ready_ps, masters, self._tiers.masters.in_flash(masters))
-        return self._out.carry(read, bucket.num_bytes, "broadcast")
+        return self._out.carry(read, bucket.moved_bytes, "broadcast")
 
     def release(self, bucket: Bucket, dropped_ps: int) -> None:
         """Return the credit of a weight bucket that the systems have dropped."""
@@ -130,8 +130,8 @@ class MemoryXTiming:
 
     def collect(self, bucket: Bucket, payload: Arrival) -> int:
         """Add a gradient bucket to the sum over rounds; return when that is done."""
-        received = self._in.carry(payload, bucket.num_bytes, "reduce")
-        server, elements = self._servers[bucket.server], bucket.num_elements
+        received = self._in.carry(payload, bucket.moved_bytes, "reduce")
+        server, elements = self._servers[bucket.server], bucket.moved_elements
         added_ps = server.work(
             "sum",
             received.last_ps,

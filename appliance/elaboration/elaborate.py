@@ -184,8 +184,9 @@ def plan_installation(
     """
     program = compiled.program
     check_batch(program.batch_size, program.micro_batch_size, size.num_csx)
-    sram_plan = SramPlan.of(program, machine)
+    sram_plan = SramPlan.of(program, machine).in_blocks()
     check_fits(sram_plan)
+    program = sram_plan.program
     check_layers(size.engine, program, machine.system.fabric)
     state_bytes = state_bytes_per_element(optimizer, program.parameter)
     sparse = () if optimizer is None else optimizer.sparsity

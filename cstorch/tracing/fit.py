@@ -111,8 +111,9 @@ def fit_to_wafer(session: Session, program: Program) -> Fit:
     """Return the fit of a step that was compiled at its first size.
 
     Layers are recomputed where activations do not fit; where that is not enough, ``auto`` and
-    ``fill_wafer`` take a smaller size. Footprints are affine in the samples of a micro-batch, so
-    the fit at any size follows from one program. Raises ApplianceResourceExhausted if none fits.
+    ``fill_wafer`` take a smaller size, and others run layers in blocks. Footprints are affine in
+    the samples of a micro-batch, so the fit at any size follows from one program. Raises
+    ApplianceResourceExhausted if none fits.
     """
     policy, config = flags.csx.performance.policy, session.settings.cluster_config
     machine, cut = config.cluster.machine, program.cut
@@ -125,6 +126,10 @@ def fit_to_wafer(session: Session, program: Program) -> Fit:
     layers = tuple(program.segments[index].layer for index in sram_plan.recomputed)
     if layers:
         log.info("To fit a %s, %d layers are recomputed", machine.system.name, len(layers))
+    if sram_plan.runs_in_blocks:
+        log.info(
+            "To fit a %s, layers run on a part of a micro-batch at a time", sram_plan.wafer.name
+        )
     return Fit(cut, layers)
 
 

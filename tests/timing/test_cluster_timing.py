@@ -103,13 +103,29 @@ def test_compute_bound_step_takes_the_time_of_its_arithmetic() -> None:
     assert timing.attribution.shares()["compute"] > 0.998
 
 
-def test_stream_bound_step_takes_the_time_of_its_bytes() -> None:
-    """Where the stream dwarfs arithmetic, a step lasts as long as its weights are on the wire."""
-    program = make_program(layers=8, elements=100 * MEGA, flops=GIGA, micro_batches=8)
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_stream_bound_step_takes_the_time_of_its_bytes(blocks: int) -> None:
+    """Where the stream dwarfs arithmetic, a step lasts as long as its weights are on the wire.
+
+    They stream to each block.
+    """
+    program = make_program(
+        layers=8, elements=100 * MEGA, flops=GIGA, micro_batches=8, blocks=blocks
+    )
     timing = run(make_timing(program))[-1]
-    weight_bytes = 8 * 2 * 8 * 100 * MEGA * 2  # 8 rounds, down twice, 8 layers, bf16
+    weight_bytes = blocks * 8 * 2 * 8 * 100 * MEGA * 2  # 8 rounds, down twice, 8 layers, bf16
     assert timing.duration_ps / 1e12 == pytest.approx(weight_bytes / 150e9, rel=0.1)
     assert timing.attribution.shares()["weights"] > 0.5
+
+
+def test_blocks_are_updated_once() -> None:
+    """Gradients are added for each block, in the time of so many; the update is that of one."""
+    machine = make_machine(memoryx={"memory_bandwidth_bytes_per_s": GIGA})
+    ends = []
+    for blocks in (1, 2, 3):
+        program = make_program(layers=1, flops=0, micro_batches=1, blocks=blocks)
+        ends.append(run(make_timing(program, machine))[0].end_ps)
+    assert ends[2] - ends[1] == ends[1] - ends[0] > 0
 
 
 def test_model_larger_than_memoryx_is_refused() -> None:

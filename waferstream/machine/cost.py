@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
+from math import prod
 from typing import Any, NamedTuple
 
 from waferstream.core.program.program import Program
@@ -64,28 +65,37 @@ def segment_costs(
     kinds = _kinds_of(program, densities, gradients)
     works = Counter(map(id, kinds))
     distinct = {id(kind): kind for kind in kinds}
-    functions = {key: _functions_of(*kind, wafer.kernel_costs) for key, kind in distinct.items()}
+    functions = {
+        key: _functions_of(kind.ops, kind.densities, wafer.kernel_costs)
+        for key, kind in distinct.items()
+    }
     counts: Counter[CostFunction] = Counter()
     for key, count in works.items():
         for function in functions[key]:
-            counts[function] += count
+            counts[function] += count * distinct[key].blocks
     _, cycles = _on_best_grid(counts, wafer, program.stream_dtype)
     costs = {
-        key: _segment_cost([cycles[function] for function in each], wafer)
+        key: _segment_cost([cycles[function] for function in each], wafer, distinct[key].blocks)
         for key, each in functions.items()
     }
     return [costs[id(kind)] for kind in kinds]
 
 
-def _kinds_of(
-    program: Program, densities: Densities, gradients: Densities | None
-) -> list[tuple[tuple[OpWork, ...], tuple[float, ...]]]:
-    """Return the ops of each segment and their densities; layers that share their ops share both.
+class _Kind(NamedTuple):
+    """What costs a segment: the ops of one of its blocks, their densities, and the blocks."""
+
+    ops: tuple[OpWork, ...]
+    densities: tuple[float, ...]
+    blocks: int
+
+
+def _kinds_of(program: Program, densities: Densities, gradients: Densities | None) -> list[_Kind]:
+    """Return what costs each segment; layers that share their ops share it.
 
     Ops are compared as objects, as to compare each of them takes longer than all the rest.
     """
     leaving = densities if gradients is None else gradients
-    found: dict[tuple[Any, ...], tuple[tuple[OpWork, ...], tuple[float, ...]]] = {}
+    found: dict[tuple[Any, ...], _Kind] = {}
     kinds = []
     for each in program.segments:
         weights = (
@@ -97,10 +107,13 @@ def _kinds_of(
             )
             for n in (() if densities.keys().isdisjoint(each.weights) else each.weights)
         )
-        key = (id(each.work), *weights)
+        key = (id(each.work), each.blocks, *weights)
         if key not in found:
             ops = work_by_token(each.work, program)
-            found[key] = ops, op_densities(each, program, densities, gradients)
+            if each.blocks > 1:
+                ops = tuple(block_of(op, each.blocks, program.micro_batch_size) for op in ops)
+            shares = op_densities(each, program, densities, gradients)
+            found[key] = _Kind(ops, shares, each.blocks)
         kinds.append(found[key])
     return kinds
 
@@ -134,6 +147,38 @@ def _by_token(op: OpWork, samples: int, tokens: int) -> OpWork:
 
 def _is_one_product(op: OpWork) -> bool:
     return op.kind == "matmul" and op.shape[0] == 1
+
+
+def block_of(op: OpWork, blocks: int, samples: int) -> OpWork:
+    """Return an op as it runs on the largest of so many equal blocks of its tokens.
+
+    Blocks are of whole samples, as long as there are samples; attention with fewer queries than
+    that still reads all keys.
+    """
+
+    def part(extent: int) -> int:
+        return max(1, -(-extent // blocks))
+
+    if op.kind == "attention" or _is_of_activations(op):
+        outer, rows, *others = op.shape
+        if blocks <= samples:
+            return op._replace(shape=(part(outer), rows, *others))
+        return op._replace(shape=(outer, part(rows), *others))
+    if op.kind == "matmul":
+        batch, rows, inner, columns = op.shape
+        if op.streams:
+            return op._replace(shape=(batch, part(rows), inner, columns))
+        return op._replace(shape=(batch, rows, part(inner), columns))
+    if op.kind == "convolution":
+        return op._replace(shape=(part(op.shape[0]), *op.shape[1:]))
+    *outer_extents, hidden = op.shape or (1,)
+    flops = part(op.flops) if op.kind == "reduction" and op.flops > 1 else op.flops
+    return op._replace(shape=(part(prod(outer_extents)), hidden), flops=flops)
+
+
+def _is_of_activations(op: OpWork) -> bool:
+    """Return whether an op is a product of activations with activations, not with a gradient."""
+    return op.op in ("bmm", "baddbmm") and not op.streams
 
 
 def _functions_of(
@@ -229,10 +274,10 @@ def layouts_of(fabric: FabricSpec, efficiencies: Efficiencies, dtype: str) -> Se
     return [Layout(grid, efficiencies, dtype) for grid in grids]
 
 
-def _segment_cost(ops: Iterable[Cycles], wafer: WaferSpec) -> SegmentCost:
+def _segment_cost(ops: Iterable[Cycles], wafer: WaferSpec, blocks: int) -> SegmentCost:
     total = sum(ops, Cycles())
     ps_per_cycle = PS_PER_S / wafer.clock_hz / wafer.software_speed
     return SegmentCost(
-        compute_ps=round((total.total_cycles - total.setup) * ps_per_cycle),
-        overhead_ps=round(total.setup * ps_per_cycle) + wafer.segment_overhead_ps,
+        compute_ps=blocks * round((total.total_cycles - total.setup) * ps_per_cycle),
+        overhead_ps=blocks * (round(total.setup * ps_per_cycle) + wafer.segment_overhead_ps),
     )

@@ -58,6 +58,12 @@ def _held(plan: SramPlan) -> Iterator[str]:
         f"{format_bytes(peak.working.of(samples))} working set, "
         f"{format_bytes(plan.buffers[peak.segment])} of streams"
     )
+    if plan.runs_in_blocks:
+        counts = [segment.blocks for segment in plan.program.segments if segment.blocks > 1]
+        yield (
+            f"  blocks    {counted(len(counts), 'segment')} in {min(counts):,} to {max(counts):,} "
+            "blocks, one after the other: their weights stream to each"
+        )
 
 
 def _next(study: Study, num_csx: int, size: int) -> Iterator[str]:
@@ -67,6 +73,9 @@ def _next(study: Study, num_csx: int, size: int) -> Iterator[str]:
         yield "  next      none: a system's whole share of the batch is in one micro-batch"
         return
     most = study.simulator.largest_micro_batch
+    if size > most or study.simulator.largest_plan.runs_in_blocks:
+        yield f"  next      {larger:,} samples would run in more blocks, if they fit at all"
+        return
     if larger <= most:
         yield f"  next      {larger:,} samples would fit, too: the policy limits the size"
         return

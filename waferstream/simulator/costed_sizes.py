@@ -60,16 +60,20 @@ class PlannedSizes:
 
     @cached_property
     def largest_sizes(self) -> tuple[int, int, int]:
-        """Largest micro-batches: nothing recomputed, all that can be, and inputs away, too."""
+        """Largest micro-batches: nothing recomputed, all that can be, and inputs away, too.
+
+        The last one is 1 where a single sample fits in blocks alone.
+        """
         alone, recomputed = self._capacities[0], self._capacities[-1]
-        return alone, recomputed, max(recomputed, self.fullest.paging.largest)
+        fullest = self.fullest
+        return alone, recomputed, max(recomputed, fullest.paging.largest) or int(fullest.fits)
 
     @property
     def fullest(self) -> SramPlan:
         """The plan of the largest micro-batch, or of one sample where none fits."""
         shared = self.recomputed(len(self._capacities) - 1)
         most = max(1, shared.sram_plan.paging.largest)
-        return shared.sram_plan.with_program(shared.program.at(most, 1))
+        return shared.sram_plan.with_program(shared.program.at(most, 1)).in_blocks()
 
     def _sram_plan_at(self, micro_batch_size: int) -> SramPlan:
         """Plan the SRAM for one micro-batch, with as few segments recomputed as it takes.
@@ -78,6 +82,7 @@ class PlannedSizes:
         """
         shared = self.recomputed(num_recomputed(self._capacities, micro_batch_size))
         sram_plan = shared.sram_plan.with_program(shared.program.at(micro_batch_size, 1))
+        sram_plan = sram_plan.in_blocks()
         if not self._allows_overflow:
             check_fits(sram_plan)
         return sram_plan
@@ -121,7 +126,7 @@ class CostedSizes:
     """A planned step on one machine at any micro-batch size, with its costs; each is kept.
 
     ``costed_program_of`` costs the program of a plan. The costed program of the first size is there
-    for all sizes for which the same segments are recomputed.
+    for all sizes for which the same segments are recomputed, and none runs in blocks.
     """
 
     def __init__(
@@ -139,6 +144,8 @@ class CostedSizes:
     def _costed_at(self, micro_batch_size: int) -> CostedProgram:
         """Cost the step of a single micro-batch; errors as of ``sram_plan``."""
         sram_plan = self.plans.sram_plan(micro_batch_size)
+        if sram_plan.runs_in_blocks:
+            return self._costed_program_of(sram_plan)
         recomputed = len(sram_plan.recomputed)
         like = self._by_recomputed.get(recomputed)
         if like is None:

@@ -169,14 +169,14 @@ class RoundTiming:
     def _stream(self, bucket: Bucket, this: Round) -> None:
         sent = self._memoryx.stream(bucket)
         factor = self._link_factor("down", bucket, this)
-        arrived = self._swarmx.broadcast(sent, bucket.num_bytes, factor)
+        arrived = self._swarmx.broadcast(sent, bucket.moved_bytes, factor)
         updated_ps = self._memoryx.updated_ps(bucket.names)
         self._node.receive_weights(bucket, arrived, updated_ps)
 
     def _reduce(self, costed: CostedProgram, bucket: Bucket, this: Round) -> None:
         sent = self._node.send_gradient(bucket)
         factor = self._link_factor("up", bucket, this)
-        summed = self._swarmx.reduce(sent, bucket.num_bytes, factor)
+        summed = self._swarmx.reduce(sent, bucket.moved_bytes, factor)
         added_ps = self._memoryx.collect(bucket, summed)
         if _updates(costed, this):
             mask_bytes = costed.sparsity.mask_bytes_of(bucket)

@@ -35,6 +35,7 @@ def make_program(
     flops: int = TERA,
     micro_batches: int = 8,
     input_elements: int = 1000,
+    blocks: int = 1,
 ) -> Program:
     """``layers`` equal layers with two parameters each; backward does twice the forward's work."""
     names = [(f"{layer}.weight", f"{layer}.bias") for layer in range(layers)]
@@ -53,6 +54,7 @@ def make_program(
             drops=("x",),
             results=((0, "loss"),) if index == layers - 1 else (),
             work=(product(flops * (2 if phase == "backward" else 1)),) if flops else (),
+            blocks=blocks,
         )
         for index, (phase, layer) in enumerate(order)
     )
@@ -115,6 +117,7 @@ programs = st.builds(
     flops=st.sampled_from([0, GIGA, TERA, 100 * TERA]),
     micro_batches=st.integers(1, 9),
     input_elements=st.sampled_from([1, MEGA, 1000 * MEGA]),
+    blocks=st.sampled_from([1, 1, 4]),
 )
 shapes = st.fixed_dictionaries(
     {

@@ -25,7 +25,7 @@ from waferstream.core.program.segment import Footprint
 from waferstream.core.program.stream_plan import Bucket, StreamPlan
 
 BucketLoad = tuple[int, int, int]
-"""Server, elements and bytes of a bucket."""
+"""Server, elements and bytes of a bucket, as often as it travels."""
 
 
 @dataclass(frozen=True)
@@ -138,4 +138,4 @@ def _by_segment(buckets: Sequence[Bucket]) -> dict[int, tuple[Bucket, ...]]:
 
 
 def _load(buckets: Sequence[Bucket]) -> tuple[BucketLoad, ...]:
-    return tuple((bucket.server, bucket.num_elements, bucket.num_bytes) for bucket in buckets)
+    return tuple((bucket.server, bucket.moved_elements, bucket.moved_bytes) for bucket in buckets)

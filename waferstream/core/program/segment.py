@@ -96,6 +96,9 @@ class Segment:
     ``working`` is an upper bound of the memory that its values, outputs included, take at any time,
     ``blocked`` that of the scores of attention, of which a wafer has but a block at a time.
     Gradients are not part of ``working``: like weights, they stream.
+
+    A wafer that has no room for a micro-batch runs the segment in ``blocks``, one after the other
+    (waferstream.machine.sram.blocks).
     """
 
     index: int
@@ -111,6 +114,7 @@ class Segment:
     stash: tuple[Stash, ...] = ()
     working: Footprint = Footprint()
     blocked: Footprint = Footprint()
+    blocks: int = 1
 
     @property
     def stash_footprint(self) -> Footprint:

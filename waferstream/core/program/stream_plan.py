@@ -23,7 +23,8 @@ class Bucket:
     ``specs`` describes the tensors of the slab, one after the other, in the dtype that travels.
     ``index_bytes`` is what the indexes of sparse weights take; timing models alone state it.
     ``averages`` are the parameters that change with those of a gradient bucket: their moving
-    averages.
+    averages. On the emulated machine it travels ``passes`` times in a round: once for each block of
+    its segment.
     """
 
     index: int
@@ -32,6 +33,7 @@ class Bucket:
     specs: tuple[TensorSpec, ...]
     index_bytes: int = 0
     averages: tuple[str, ...] = ()
+    passes: int = 1
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -49,6 +51,16 @@ class Bucket:
     @cached_property
     def num_bytes(self) -> int:
         return sum(spec.num_bytes for spec in self.specs) + self.index_bytes
+
+    @property
+    def moved_elements(self) -> int:
+        """Elements that travel in a round on the emulated machine."""
+        return self.passes * self.num_elements
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that travel in a round on the emulated machine."""
+        return self.passes * self.num_bytes
 
 
 @dataclass(frozen=True)
@@ -98,12 +110,15 @@ def plan_streams(program: Program, num_servers: int) -> StreamPlan:
         for server in range(num_servers):
             owned = tuple(in_stream[name] for name in segment.weights if owner[name] == server)
             if owned:
-                weights.append(Bucket(len(weights), segment.index, server, owned))
+                place, passes = len(weights), segment.blocks
+                weights.append(Bucket(place, segment.index, server, owned, passes=passes))
             owned = tuple(in_fp32[name] for name in segment.gradients if owner[name] == server)
             if owned:
                 after = tuple(name for spec in owned for name in averages.get(spec.name, ()))
-                place = len(gradients)
-                gradients.append(Bucket(place, segment.index, server, owned, averages=after))
+                place, passes = len(gradients), segment.blocks
+                gradients.append(
+                    Bucket(place, segment.index, server, owned, averages=after, passes=passes)
+                )
     return StreamPlan(tuple(weights), tuple(gradients))
 
 

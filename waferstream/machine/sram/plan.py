@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from waferstream.core.program.micro_batches import Cut
 from waferstream.core.program.program import Program
 from waferstream.core.units import counted, format_bytes
 from waferstream.machine.hardware import MachineSpec, WaferSpec
+from waferstream.machine.sram.blocks import fewest_blocks, moments_in_blocks
 from waferstream.machine.sram.paging import Page, Paging, without_pages
 from waferstream.machine.sram.recompute import capacities, recomputable, recompute
 from waferstream.machine.sram.space import Moment, buffer_bytes, data_bytes
@@ -70,7 +72,26 @@ class SramPlan:
     @cached_property
     def moments(self) -> tuple[Moment, ...]:
         """SRAM at each segment of a micro-batch, in order, without the pages that are away."""
-        return without_pages(self.paging.moments, self.pages)
+        return moments_in_blocks(self.program, without_pages(self.paging.moments, self.pages))
+
+    def in_blocks(self) -> SramPlan:
+        """Return the plan in which segments without room run in as few blocks as that takes.
+
+        A plan that fits stays as it is, and so does one that would not fit in any blocks.
+        """
+        if self.fits:
+            return self
+        room = [data_bytes(self.wafer) - buffers for buffers in self.buffers]
+        blocks = fewest_blocks(self.program, self.moments, room)
+        pairs = zip(self.program.segments, blocks, strict=True)
+        segments = tuple(replace(segment, blocks=count) for segment, count in pairs)
+        found = self.with_program(replace(self.program, segments=segments))
+        return found if found.fits else self
+
+    @property
+    def runs_in_blocks(self) -> bool:
+        """Whether some segment runs on a part of a micro-batch at a time."""
+        return any(segment.blocks > 1 for segment in self.program.segments)
 
     def bytes_at(self, moment: Moment) -> int:
         """Return the bytes of activations and stream buffers at a moment of the step."""
@@ -90,7 +111,24 @@ class SramPlan:
     @property
     def fits(self) -> bool:
         """Whether the peak fits the SRAM left for data, and the pages fit their servers."""
-        return self.program.micro_batch_size <= self.paging.largest
+        if not self.runs_in_blocks:
+            return self.program.micro_batch_size <= self.paging.largest
+        has_room = self.peak_bytes <= data_bytes(self.wafer)
+        return has_room and self.away_bytes <= self.machine.activations.total_bytes
+
+    @property
+    def largest(self) -> int:
+        """Most samples that fit whole; one, if that fits in blocks alone; else 0."""
+        return self.paging.largest or int(self._fits_in_blocks(1))
+
+    def largest_up_to(self, samples: int) -> int:
+        """Return the most samples that fit, in blocks if need be; 0 if one sample does not."""
+        sizes = range(1, samples + 1)
+        return bisect_left(sizes, x=True, key=lambda size: not self._fits_in_blocks(size))
+
+    def _fits_in_blocks(self, samples: int) -> bool:
+        program = replace(self.program, micro_batch_size=samples)
+        return self.with_program(program).in_blocks().fits
 
     @property
     def away_bytes(self) -> int:
@@ -115,12 +153,13 @@ def plan_sram(program: Program, machine: MachineSpec) -> SramPlan:
     """Plan the SRAM for a program, with as few segments recomputed as it takes.
 
     The first layers are recomputed first, since their activations are kept for longest; where that
-    is not enough, their inputs go to activation servers. Raises ApplianceResourceExhausted, with
-    the numbers, if the program does not fit with all recomputed and away that can be.
+    is not enough, their inputs go to activation servers, and where that is not, layers run in
+    blocks. Raises ApplianceResourceExhausted, with the numbers, if the program does not fit so.
     """
     enough = num_recomputed(capacities(program, machine.system), program.micro_batch_size)
     chosen = recomputable(program)[:enough]
     sram_plan = SramPlan.of(recompute(program, chosen) if chosen else program, machine, chosen)
+    sram_plan = sram_plan.in_blocks()
     check_fits(sram_plan)
     return sram_plan
 
@@ -140,9 +179,12 @@ def largest_micro_batch(program: Program, machine: MachineSpec) -> int:
 
 
 def largest_with_recompute(program: Program, machine: MachineSpec) -> int:
-    """Return the largest micro-batch that fits with every segment recomputed that can be."""
+    """Return the largest micro-batch that fits with every segment recomputed that can be.
+
+    One where a single sample fits in blocks alone: micro-batches are not made larger by blocks.
+    """
     chosen = recomputable(program)
-    return largest_micro_batch(recompute(program, chosen) if chosen else program, machine)
+    return SramPlan.of(recompute(program, chosen) if chosen else program, machine).largest
 
 
 def check_fits(sram_plan: SramPlan) -> None:
@@ -151,7 +193,7 @@ def check_fits(sram_plan: SramPlan) -> None:
     if overflow is None:
         return
     program, wafer = sram_plan.program, sram_plan.wafer
-    tokens, largest = program.tokens_per_sample, sram_plan.paging.largest
+    tokens, largest = program.tokens_per_sample, sram_plan.largest_up_to(program.micro_batch_size)
     valid = Cut.of(program.batch_size, largest).size if largest else 0
     needed = f"{format_bytes(sram_plan.peak_bytes)} of SRAM"
     held = f"{format_bytes(data_bytes(wafer))} for data, of {format_bytes(wafer.sram_bytes)}"

@@ -90,8 +90,8 @@ class MachineUse:
 def link_load(costed: CostedProgram, machine: MachineSpec, num_csx: int, step_ps: int) -> LinkLoad:
     """Return the bytes of a step on every link: weights and gradients once a round."""
     rounds = Rounds(costed.program.num_micro_batches, num_csx).count
-    down = rounds * sum(b.num_bytes for step in costed.schedule for b in step.weights)
-    up = rounds * sum(b.num_bytes for step in costed.schedule for b in step.gradients)
+    down = rounds * sum(b.moved_bytes for step in costed.schedule for b in step.weights)
+    up = rounds * sum(b.moved_bytes for step in costed.schedule for b in step.gradients)
     most = machine.swarmx.link_bandwidth_bytes_per_s * seconds(step_ps)
     return LinkLoad(down, up, down / most, up / most)
 

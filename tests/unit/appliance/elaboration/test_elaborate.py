@@ -124,11 +124,14 @@ def test_too_few_micro_batches_are_refused(compiled: Compiled) -> None:
 
 
 def test_activations_larger_than_sram_are_refused(compiled: Compiled) -> None:
-    """The check needs the compiled program alone."""
+    """The check needs the compiled program alone; a byte less than all is enough for blocks."""
     overhead = code_bytes(CS2)
     peak = SramPlan.of(compiled.program, alone(CS2)).peak_bytes
     assert peak > 0
-    small = MachineSpec(system=override(CS2, sram_bytes=overhead + peak - 1))
+    tight = MachineSpec(system=override(CS2, sram_bytes=overhead + peak - 1))
+    program = install(compiled, ClusterSize(1), tight).program
+    assert max(segment.blocks for segment in program.segments) == 2
+    small = MachineSpec(system=override(CS2, sram_bytes=overhead + peak * 7 // 8))
     with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram") as caught:
         install(compiled, ClusterSize(1), small)
     assert "CS-2" in str(caught.value.rule)

@@ -131,6 +131,28 @@ def test_a_narrow_hidden_dimension_lies_often_in_a_row(
     assert best_grid(Counter([product]), CS2, "bfloat16").replicas_per_row == replicas_per_row
 
 
+@pytest.mark.parametrize("samples", [1, 4])
+def test_segment_in_blocks_costs_what_its_blocks_do(samples: int) -> None:
+    """Of 4 samples: one each. Of a single one: a quarter of its tokens, with all keys."""
+    heads, queries = 3 * samples, 64
+    part = (heads, queries // 4) if samples == 1 else (heads // 4, queries)
+    whole, block = (
+        (
+            OpWork("mm", "matmul", 1, (1, tokens, 32, 48), streams=True),
+            OpWork("mm", "matmul", 1, (1, 32, tokens, 48)),
+            OpWork("flash", "attention", 1, (*rows, 64, 16)),
+            OpWork("gelu", "elementwise", 1, (tokens // 4, 4, 48)),
+            OpWork("sum", "reduction", tokens, (tokens, 48)),
+        )
+        for tokens, rows in ((4096, (heads, queries)), (1024, part))
+    )
+    blocked = segment(0, work=whole, blocks=4)
+    step = replace(program(segments=(blocked,)), micro_batch_size=samples)
+    (found,) = segment_costs(step, CS2)
+    (one,) = segment_costs(program(segments=(segment(0, work=block),)), CS2)
+    assert found == tuple(4 * each for each in one)
+
+
 def test_equal_segments_cost_the_same_wherever_they_stand() -> None:
     """One cost for each segment, in order."""
     segments = tuple(segment(i, work=(PRODUCT,) if i % 2 else (NORM,)) for i in range(4))

@@ -21,6 +21,14 @@ def small(study: Study, kib: int) -> Study:
     return replace(study, simulator=Simulator(study.simulator.program, MachineSpec(system=wafer)))
 
 
+def test_blocks_are_named(study: Study) -> None:
+    """With the segments that run in some."""
+    narrow = small(study, 53)
+    text = explain(replace(narrow, policy=MicroBatchPolicy(None)), 1)
+    assert "in 2 to 2 blocks" in text
+    assert "blocks    " not in explain(narrow, 1)
+
+
 def test_whole_share_has_no_next_size(study: Study) -> None:
     text = explain(study, 1)
     assert "Micro-batch of 48 samples on 1 system" in text

@@ -45,13 +45,29 @@ def step(program: ScalableProgram) -> CostedSizes:
 
 
 def test_the_largest_micro_batch_is_the_last_that_fits(step: CostedSizes) -> None:
-    """One sample more is refused, with any recomputation."""
+    """One sample more runs in blocks, and ten times as many are refused."""
     largest = step.plans.largest_sizes[-1]
     sram_plan = step.plans.sram_plan(largest)
     assert sram_plan.program.micro_batch_size == largest
     assert sram_plan.recomputed
+    assert not sram_plan.runs_in_blocks
+    assert step.plans.sram_plan(largest + 1).runs_in_blocks
     with pytest.raises(ApplianceResourceExhausted):
-        step.plans.sram_plan(largest + 1)
+        step.plans.sram_plan(10 * largest)
+
+
+def test_blocks_are_costed(step: CostedSizes) -> None:
+    """Each is started, and so each micro-batch that runs in some takes longer than its share."""
+    largest = step.plans.largest_sizes[-1]
+    whole, blocked = step.costed(largest), step.costed(largest + 1)
+    assert blocked is not step.costed(largest + 2)
+    for before, after, segment in zip(
+        whole.costs, blocked.costs, blocked.program.segments, strict=True
+    ):
+        if segment.blocks > 1:
+            assert after.overhead_ps >= segment.blocks * MACHINE.system.segment_overhead_ps
+            assert after.compute_ps > before.compute_ps
+            assert blocked.schedule[segment.index].load != whole.schedule[segment.index].load
 
 
 def test_micro_batch_that_may_overflow_is_costed(program: ScalableProgram) -> None:
