@@ -97,8 +97,8 @@ class Segment:
     ``blocked`` that of the scores of attention, of which a wafer has but a block at a time.
     Gradients are not part of ``working``: like weights, they stream.
 
-    A wafer that has no room for a micro-batch runs the segment in ``blocks``, one after the other
-    (waferstream.machine.sram.blocks).
+    A wafer that has no room for a micro-batch runs the segment in ``blocks``, one after the other,
+    or ``with_head``, a part of a sample at a time (waferstream.machine.sram.blocks).
     """
 
     index: int
@@ -115,6 +115,7 @@ class Segment:
     working: Footprint = Footprint()
     blocked: Footprint = Footprint()
     blocks: int = 1
+    with_head: bool = False
 
     @property
     def stash_footprint(self) -> Footprint:

@@ -13,6 +13,10 @@ leave after each and are added in MemoryX, as those of micro-batches are. Norms 
 a second look at a block takes are made again, which costs nothing in this model, as elsewhere.
 
 Neither a batch norm, which reads all samples, nor ops that move tokens run in blocks.
+
+First of all, a segment whose outputs the output head alone reads, and are larger than what it reads
+itself, runs with the head, which runs a part of a sample at a time anyway: the scores of a teacher,
+say, which the loss compares with those of its student.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
 from waferstream.core.program.segment import Footprint, OpWork, Segment
-from waferstream.machine.sram.space import Moment, lives
+from waferstream.machine.sram.space import Life, Moment, lives, output_head
 
 _BY_TOKEN = frozenset(
     ["matmul", "attention", "elementwise", "norm", "softmax", "reduction", "copy", "view", "random"]
@@ -69,6 +73,29 @@ class _Extent:
         return self.samples * parts if parts <= self.tokens else 1
 
 
+def run_with_head(program: Program) -> Program:
+    """Return the program whose segments run with the output head that save memory so."""
+    head, pieces = output_head(program), tuple(lives(program))
+    made: dict[int, list[Life]] = {}
+    read = [0] * len(program.segments)
+    for life in pieces:
+        made.setdefault(life.producer, []).append(life)
+        for reader in life.readers:
+            read[reader] += life.footprint.of(1)
+    with_head = {
+        index
+        for index, outputs in made.items()
+        if index < head.start
+        and all(reader in head for life in outputs for reader in life.readers)
+        and sum(life.footprint.of(1) for life in outputs) > read[index]
+        and _crossing_bytes(program, program.segments[index]) == 0
+    }
+    if not with_head:
+        return program
+    segments = (replace(each, with_head=each.index in with_head) for each in program.segments)
+    return replace(program, segments=tuple(segments))
+
+
 def fewest_blocks(
     program: Program, moments: Sequence[Moment], room: Sequence[int]
 ) -> tuple[int, ...]:
@@ -108,7 +135,8 @@ def _extents(program: Program, moments: Sequence[Moment]) -> Iterator[_Extent]:
         outputs[life.producer] += life.footprint
     samples = program.micro_batch_size
     for segment, moment, output in zip(program.segments, moments, outputs, strict=True):
-        whole = output if _can_be_cut(segment) else moment.working
+        can_be_cut = not any(map(_reads_all_samples, segment.work))
+        whole = output if can_be_cut else moment.working
         part = moment.working.covering(whole) - whole
         yield _Extent(
             samples=samples,
@@ -120,8 +148,8 @@ def _extents(program: Program, moments: Sequence[Moment]) -> Iterator[_Extent]:
         )
 
 
-def _can_be_cut(segment: Segment) -> bool:
-    return not any(op.op.startswith("native_batch_norm") for op in segment.work)
+def _reads_all_samples(op: OpWork) -> bool:
+    return op.op.startswith("native_batch_norm")
 
 
 def _crossing_bytes(program: Program, segment: Segment) -> int | None:
@@ -141,5 +169,7 @@ def _crossing_bytes(program: Program, segment: Segment) -> int | None:
 
 
 def _is_by_token(op: OpWork) -> bool:
+    """Return whether an op makes a token of that token; slices of features pad as they go back."""
     of_activations = op.kind == "matmul" and not op.streams and op.shape[:1] != (1,)
-    return (op.kind in _BY_TOKEN or op.op == "slice_backward") and not of_activations
+    is_by_token = op.kind in _BY_TOKEN or op.op == "slice_backward"
+    return is_by_token and not of_activations and not _reads_all_samples(op)

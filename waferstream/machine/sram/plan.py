@@ -12,7 +12,7 @@ from waferstream.core.program.micro_batches import Cut
 from waferstream.core.program.program import Program
 from waferstream.core.units import counted, format_bytes
 from waferstream.machine.hardware import MachineSpec, WaferSpec
-from waferstream.machine.sram.blocks import fewest_blocks, moments_in_blocks
+from waferstream.machine.sram.blocks import fewest_blocks, moments_in_blocks, run_with_head
 from waferstream.machine.sram.paging import Page, Paging, without_pages
 from waferstream.machine.sram.recompute import capacities, recomputable, recompute
 from waferstream.machine.sram.space import Moment, buffer_bytes, data_bytes
@@ -81,11 +81,14 @@ class SramPlan:
         """
         if self.fits:
             return self
-        room = [data_bytes(self.wafer) - buffers for buffers in self.buffers]
-        blocks = fewest_blocks(self.program, self.moments, room)
-        pairs = zip(self.program.segments, blocks, strict=True)
+        program, plan = run_with_head(self.program), self
+        if program is not self.program:
+            plan = SramPlan.of(program, self.machine, self.recomputed)
+        room = [data_bytes(plan.wafer) - buffers for buffers in plan.buffers]
+        blocks = fewest_blocks(program, plan.moments, room)
+        pairs = zip(program.segments, blocks, strict=True)
         segments = tuple(replace(segment, blocks=count) for segment, count in pairs)
-        found = self.with_program(replace(self.program, segments=segments))
+        found = plan.with_program(replace(program, segments=segments))
         return found if found.fits else self
 
     @property

@@ -34,7 +34,7 @@ from math import prod
 
 from waferstream.core.errors import ConfigError
 from waferstream.core.program.program import BYTES_PER_ELEMENT, Program
-from waferstream.core.program.segment import Footprint, Stash
+from waferstream.core.program.segment import Footprint, Segment, Stash
 from waferstream.core.program.stream_plan import GRADIENT_BYTES
 from waferstream.core.units import PS_PER_S, format_bytes
 from waferstream.machine.hardware import WaferSpec
@@ -89,11 +89,11 @@ def output_head(program: Program) -> range:
 
 def lives(program: Program) -> Iterator[Life]:
     """Yield each piece of the stash with its readers; pieces without readers are left out."""
-    reading: dict[str, list[int]] = {}
-    for segment in program.segments:
-        for name in segment.inputs:
-            reading.setdefault(name, []).append(segment.index)
     head, chunk = output_head(program), _Chunk.of_head(program)
+    reading: dict[str, list[int]] = {}
+    for segment in sorted(program.segments, key=lambda segment: _runs_at(segment, head)):
+        for name in segment.inputs:
+            reading.setdefault(name, []).append(_runs_at(segment, head))
     for segment in program.segments:
         for stash in segment.stash:
             if len(stash.values) == 1:
@@ -102,11 +102,19 @@ def lives(program: Program) -> Iterator[Life]:
                 readers = sorted({i for name in stash.values for i in reading.get(name, ())})
             if readers:
                 whole = stash.footprint
-                in_head = segment.index in head and readers[-1] in head
+                in_head = _runs_at(segment, head) in head and readers[-1] in head
                 held = chunk.of(whole) if in_head else whole
                 life = Life(stash, segment.index, tuple(readers), held)
                 is_kept = stash.held == "whole" or not is_internal(life, program)
                 yield life if is_kept else replace(life, footprint=Footprint())
+
+
+def _runs_at(segment: Segment, head: range) -> int:
+    """Return the place of a segment in the step; one that runs with the head is there to its end.
+
+    It makes a part of its outputs for each part that the head runs.
+    """
+    return head[-1] if segment.with_head else segment.index
 
 
 def is_internal(life: Life, program: Program) -> bool:
@@ -152,7 +160,7 @@ def working_sets(program: Program) -> tuple[Footprint, ...]:
         working = segment.working
         for dropped in sorted(remade.get(segment.index, ()), key=_size)[:-1]:
             working -= dropped
-        found.append(chunk.of(working) if segment.index in head else working)
+        found.append(chunk.of(working) if _runs_at(segment, head) in head else working)
     return tuple(found)
 
 

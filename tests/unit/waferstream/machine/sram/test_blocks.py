@@ -145,3 +145,52 @@ def test_weights_and_gradients_travel_once_for_each_block() -> None:
         assert before.moved_bytes == before.num_bytes == after.num_bytes
         assert after.moved_bytes == 3 * after.num_bytes
         assert after.moved_elements == 3 * before.num_elements
+
+
+def piece(name: str, sample_bytes: int) -> Stash:
+    return Stash((name,), Footprint(0, sample_bytes))
+
+
+def with_teacher(*work: OpWork) -> Program:
+    """A step whose head compares what it makes with what a teacher has made before."""
+    segments = (
+        segment(0, layer="embedding", outputs=("x", "z"), stash=(piece("x", 1), piece("z", 2))),
+        segment(
+            1,
+            layer="teacher",
+            inputs=("z",),
+            outputs=("scores",),
+            stash=(piece("scores", 1000),),
+            working=Footprint(0, 1000),
+            work=work,
+        ),
+        segment(2, layer="decoder.0", inputs=("x",), outputs=("y",), stash=(piece("y", 1),)),
+        segment(3, layer="head", inputs=("y", "scores"), outputs=("p",), stash=(piece("p", 100),)),
+        segment(4, "backward", "head", inputs=("p", "y"), outputs=("dy",), stash=(piece("dy", 1),)),
+        segment(5, "backward", "decoder.0", inputs=("dy", "x")),
+    )
+    return replace(program(segments=segments), micro_batch_size=50)
+
+
+def test_a_teacher_runs_with_the_head() -> None:
+    """Its scores are there for one sample, and what it makes them from to the end of the head."""
+    step = with_teacher(PRODUCT)
+    assert not any(each.with_head for each in plan_sram(step, with_room(52_000)).program.segments)
+    plan = plan_sram(step, with_room(2000))
+    assert [each.with_head for each in plan.program.segments] == [False, True, *[False] * 4]
+    assert [moment.stash for moment in plan.moments] == [
+        Footprint(),
+        Footprint(0, 3),
+        Footprint(1000, 3),
+        Footprint(1000, 4),
+        Footprint(100, 4),
+        Footprint(0, 2),
+    ]
+    assert plan.moments[1].working == Footprint(1000)
+
+
+@pytest.mark.parametrize("op", [ATTENTION, BATCH_NORM, PRODUCT._replace(kind="gather")])
+def test_a_teacher_that_needs_whole_samples_does_not(op: OpWork) -> None:
+    """Then the scores of all samples have no room."""
+    with raises(ApplianceResourceExhausted, "micro-batch-exceeds-sram"):
+        plan_sram(with_teacher(PRODUCT, op), with_room(2000))
