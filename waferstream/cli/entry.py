@@ -43,11 +43,15 @@ def run(home: Path | None = None) -> int:
 def _open_missing_streams() -> None:
     """Open /dev/null for standard streams that are closed.
 
-    Else the next files that it opens would have the numbers of these streams.
+    Else the next files that it opens would have the numbers of these streams, here and in the
+    processes that it starts.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  (until the process ends)
+            stream = open(os.devnull, mode)  # noqa: SIM115  (until the process ends)
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)  # which forks go back to
 
 
 def _escape_what_is_not_encoded() -> None:

@@ -91,6 +91,7 @@ def test_process_without_standard_streams_has_some(monkeypatch: pytest.MonkeyPat
     names = ("stdin", "stdout", "stderr")
     for name in names:
         monkeypatch.setattr(sys, name, None)
+        monkeypatch.setattr(sys, f"__{name}__", None)
     monkeypatch.setitem(sys.modules, "waferstream.cli.main", Interrupting("waferstream.cli.main"))
     run()
     assert sys.stdin.read() == ""
@@ -98,6 +99,27 @@ def test_process_without_standard_streams_has_some(monkeypatch: pytest.MonkeyPat
         stream = getattr(sys, name)
         assert name == "stdin" or stream.write("nowhere")
         stream.close()
+
+
+_CHILD = """
+import subprocess, sys, types
+
+def command(words, home):
+    if None in (sys.__stdin__, sys.__stdout__, sys.__stderr__):
+        return 1
+    return subprocess.call([sys.executable, "-c", "import os; [os.fstat(n) for n in range(3)]"])
+
+sys.modules["waferstream.cli.main"] = main = types.ModuleType("waferstream.cli.main")
+main.command = command
+from waferstream.cli.entry import run
+sys.exit(run())
+"""
+
+
+def test_children_of_a_process_without_standard_streams_have_some() -> None:
+    """Else sockets of Ray's workers took their numbers, and a run hung."""
+    shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", _CHILD]
+    assert subprocess.run(shell, check=False).returncode == 0
 
 
 @pytest.mark.usefixtures("_in_this_process")
