@@ -127,7 +127,10 @@ class _Table:
         with stepping_for_real():
             while len(self._rates) <= num_steps:
                 self._copy.step()
+                self._check_others()
                 self._rates.append(self._optimizer.rates())
+
+    def _check_others(self) -> None:
         if self._optimizer.others() != self._others:
             raise ConfigError(
                 "a scheduler must set learning rates alone",

@@ -92,6 +92,7 @@ class Trainer:
         self._loss_fn = loss_fn
         self.referee = self._referee(model, check)
         """What watches the first steps; None without a check."""
+        self._settings = _settings_of(optimizer)
         self._taken = taken(optimizer, is_scheduled=bool(self._schedulers))
         self._schedules = [
             each if isinstance(each, Scheduler) else TorchSchedule(each, self._taken.optimizer)
@@ -121,6 +122,7 @@ class Trainer:
         self._check_is_running()
         say_precision(self.backend.session, self.model)
         self._taken.take(self.optimizer)
+        self._settings = _settings_of(self.optimizer)
         session, before = self.backend.session, self.backend.global_step
         loader = self._loaders.of(self._limited.of(dataloader, self.config.num_train_batches))
         plan = FitPlan.of(self.config, loader, before, val_dataloader is not None)
@@ -312,6 +314,7 @@ class Trainer:
             if plan.is_logged(step):
                 losses.append(loss.item())
                 self._call("on_step", plan.done + step, losses[-1])
+                self._take_changes()
 
         @checkpoint_closure
         def write(step: int) -> None:
@@ -335,6 +338,12 @@ class Trainer:
         """Step the schedulers that follow the loss of evaluations."""
         for scheduler in filter(_reads_metric, self._schedulers):
             scheduler.step(results[VAL_LOSS])
+            self._taken.take(self.optimizer)
+
+    def _take_changes(self) -> None:
+        """Take what callbacks have set in the groups of the optimizer, from the next step on."""
+        if (found := _settings_of(self.optimizer)) != self._settings:
+            self._settings = found
             self._taken.take(self.optimizer)
 
     def _trained(self) -> set[torch.Tensor]:
@@ -374,3 +383,8 @@ def _several(given: Any) -> tuple[Any, ...]:
 def _reads_metric(scheduler: Any) -> bool:
     """Return whether a scheduler is stepped with a metric."""
     return isinstance(scheduler, ReduceLROnPlateau)
+
+
+def _settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Return the hyper-parameters of the groups of an optimizer, as they are now."""
+    return [{**group, "params": list(map(id, group["params"]))} for group in optimizer.param_groups]

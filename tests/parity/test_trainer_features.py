@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,32 @@ def test_schedule_of_torch_is_followed() -> None:
         if cycle.last_epoch < STEPS - 1:
             cycle.step()
     assert_equal(model, expected)
+
+
+class RateByHand(Callback):
+    """Sets a learning rate after each step."""
+
+    def on_step(self, trainer: cstorch.Trainer, step: int, loss: float) -> None:
+        trainer.optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
+
+
+def test_callback_sets_the_learning_rate() -> None:
+    model = net()
+    trainer(model, callbacks=[RateByHand()]).fit(loader())
+    done = itertools.count(2)
+
+    def by_hand(_: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.param_groups[0]["lr"] = 0.1 / next(done)
+
+    assert_equal(model, plain(after=by_hand))
+
+
+def test_schedule_of_momentum_is_refused_also_after_a_whole_cycle() -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scheduler = lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, step_size_up=STEPS // 2)
+    with raises(ConfigError, "scheduler-of-other-key"):
+        trainer(model, optimizer=optimizer, scheduler=scheduler).fit(loader())
 
 
 CLIPS: Mapping[str, tuple[dict[str, float], Between]] = {
