@@ -314,6 +314,16 @@ def test_loss_is_that_of_the_whole_batch(name: str, size: int) -> None:
         torch.testing.assert_close(weight, model[parameter], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+def test_penalty_of_a_derivative_is_that_of_the_whole_batch() -> None:
+    def loss(scores: torch.Tensor, batch: Batch, model: nn.Module) -> torch.Tensor:
+        hidden = model.get_submodule("hidden")
+        _, derivative = torch.func.jvp(hidden, (batch["x"],), (batch["x"].sin(),))
+        return mean(scores, batch) + derivative.square().mean()
+
+    torch.testing.assert_close(train(loss, 1)[0], plain(loss)[0], rtol=2e-5, atol=1e-6)
+
+
 def test_guard_that_takes_effect_ends_the_run() -> None:
     """A loss beyond the limit of a clamp has another gradient in plain PyTorch: none."""
     with raises(DataError, "loss-out-of-limits") as caught:

@@ -22,8 +22,9 @@ RERUN = "rerun"
 
 
 def tensors_of(node: fx.Node) -> list[torch.Tensor]:
-    """Return the fake tensors of a node's value."""
-    return [v for v in tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
+    """Return the fake tensors of a node's value; sparse ones have no storage, nor a kernel."""
+    leaves = [v for v in tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
+    return [tensor for tensor in leaves if tensor.layout == torch.strided]
 
 
 def storages_of(nodes: Iterable[fx.Node]) -> dict[int, int]:
