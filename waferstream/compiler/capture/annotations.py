@@ -7,8 +7,10 @@ modules of torch used here were checked with the version that pyproject.toml req
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -19,8 +21,8 @@ from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.modules import module as nn_module
 
-from waferstream.compiler.capture.capture_errors import blame_line
-from waferstream.compiler.capture.node_marks import LOSS_SCALE_KEY, RECOMPUTE_KEYS
+from waferstream.compiler.capture.capture_errors import blame_line, line_since
+from waferstream.compiler.capture.node_marks import LOSS_SCALE_KEY, PROGRAM_KEY, RECOMPUTE_KEYS
 from waferstream.core.errors import ApplianceCompilationError
 
 _LAYER_KEY = "waferstream_layer"
@@ -95,13 +97,28 @@ def marked_backward(before: Callable[[], None]) -> Iterator[None]:
         with fx_traceback.annotate({_SEED_KEY: True}):
             seed = torch.full_like(loss, 1.0)
         try:
-            torch.autograd.backward(loss, seed, retain_graph=retain_graph)
+            with _marked_program(sys._getframe()):
+                torch.autograd.backward(loss, seed, retain_graph=retain_graph)
         except Exception as error:
             logging_utils.callback_set = False  # or no later pass would end its marks
             blame_line(error, _running_line())
             raise
 
     with mock.patch.object(torch.Tensor, "backward", backward):
+        yield
+
+
+@contextmanager
+def _marked_program(caller: FrameType) -> Iterator[None]:
+    """Mark the nodes that Python code of the program makes below a frame, with its line."""
+    create = fx.proxy.TracerBase.create_node
+
+    def create_node(tracer: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        node = create(tracer, *args, **kwargs)
+        node.meta[PROGRAM_KEY] = line_since(caller)
+        return node
+
+    with mock.patch.object(fx.proxy.TracerBase, "create_node", create_node):
         yield
 
 

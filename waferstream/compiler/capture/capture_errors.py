@@ -13,6 +13,7 @@ from types import FrameType
 from unittest import mock
 
 import torch
+import torch.utils.checkpoint
 from torch import fx, nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -139,6 +140,22 @@ def is_library(path: str) -> bool:
 def calling_line() -> str | None:
     """Return ``file:line: source`` of the innermost call in the user's code, if any."""
     return _innermost_line(traceback.extract_stack())
+
+
+def line_since(caller: FrameType) -> str | None:
+    """Return the innermost line of the user's code that ``caller`` has led to, if any.
+
+    What ``torch.utils.checkpoint`` computes again is no such line.
+    """
+    frame, found = sys._getframe(1), None
+    while frame is not None and frame is not caller:
+        path = frame.f_code.co_filename
+        if path == torch.utils.checkpoint.__file__:
+            return None
+        if found is None and not is_library(path):
+            found = traceback.FrameSummary(path, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return found and f"{found.filename}:{found.lineno}: {found.line}"
 
 
 def _innermost_line(frames: traceback.StackSummary) -> str | None:

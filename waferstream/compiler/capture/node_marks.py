@@ -25,6 +25,10 @@ TAKEN_KEY = "waferstream_taken"
 LIMIT_KEY = "waferstream_limit"
 """Key of the ``meta`` of the last node before gradients are clipped, or unscaled."""
 
+PROGRAM_KEY = "waferstream_program"
+"""Key of the ``meta`` of a node of a backward pass: the line of the program that made it, of a hook
+or of a ``torch.autograd.Function``; None for autograd's own formulas."""
+
 LOSS_SCALE_KEY = "waferstream_loss_scale"
 """Key of the custom annotation of a dynamic loss scale."""
 

@@ -165,6 +165,11 @@ class FormRules:
 
     # Rules of ops.
 
+    def made_of(self, node: fx.Node, operands: Sequence[Value]) -> Value:
+        """Return the form of an op of a backward pass; a sum that it guards is no sum any more."""
+        value = self._made_of(node, operands)
+        return mixed(node) if self.guards.pop(node, None) is not None else value
+
     def _made_of(self, node: fx.Node, operands: Sequence[Value]) -> Value:
         """Return the form of an op's value from those of its operands."""
         name = base_name(node)

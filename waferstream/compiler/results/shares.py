@@ -19,6 +19,7 @@ from torch import fx
 from waferstream.compiler.capture.capture_errors import line_of_node
 from waferstream.compiler.capture.captured import Captured
 from waferstream.compiler.ops import RANDOM_OPS, op_name
+from waferstream.compiler.results.backward_forms import refuse_mixed_gradients
 from waferstream.compiler.results.batch_forms import Form, Share, Term, Value
 from waferstream.compiler.results.form_rules import FormRules
 from waferstream.compiler.results.label_counts import LabelCounts
@@ -61,9 +62,12 @@ def share_batch(part: Captured, whole: Captured, again: Again | None = None) -> 
             from those that Python changes.
 
     Raises:
-        ApplianceCompilationError: The loss relates samples of different micro-batches.
+        ApplianceCompilationError: The loss relates samples of different micro-batches, or what the
+            program computes in a backward pass does.
     """
-    editor = _Editor(TwoSizes(part, whole, again))
+    sizes = TwoSizes(part, whole, again)
+    refuse_mixed_gradients(sizes)
+    editor = _Editor(sizes)
     while editor.edits():
         pass
     return editor.shared()

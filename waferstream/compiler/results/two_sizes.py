@@ -51,6 +51,18 @@ class TwoSizes:
         self.rows_of_batch = whole.inputs[0].shape[0]
         self._pair = _paired(part.graph, whole.graph)
 
+    def add_backward(self, nodes: Sequence[fx.Node], of_whole: Sequence[fx.Node]) -> None:
+        """Pair nodes of backward passes, which are in order, and the gradients that they read.
+
+        Raises:
+            ApplianceCompilationError: They are other ops.
+        """
+        found = _aligned(nodes, of_whole)
+        self._pair |= found
+        for node, other in found.items():
+            for a, b in zip(node.all_input_nodes, other.all_input_nodes, strict=False):
+                self._pair.setdefault(a, b)
+
     def add(self, node: fx.Node, of_whole: fx.Node) -> None:
         """Note a pair of new nodes."""
         self._pair[node] = of_whole
@@ -88,7 +100,7 @@ class TwoSizes:
     def is_in_proportion(self, node: fx.Node) -> bool:
         """Return whether each dimension that grows has as many rows for each sample."""
         other = self.of_whole(node)
-        if other is None:
+        if other is None or not tensors_of(node):  # a truth about memory, of forward gradients
             return True
         here, there = tensors_of(node)[0].shape, tensors_of(other)[0].shape
         grows = [
