@@ -117,7 +117,7 @@ sys.exit(run())
 
 
 def test_children_of_a_process_without_standard_streams_have_some() -> None:
-    """Else sockets of Ray's workers took their numbers, and a run hung."""
+    """Else the first files that they open take their numbers."""
     shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", _CHILD]
     assert subprocess.run(shell, check=False).returncode == 0
 
