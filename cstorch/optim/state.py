@@ -25,6 +25,7 @@ from cstorch.recording.recorded import RecordedOptimizer
 from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
 from cstorch.sparse.masks import MaskView
 from memoryx.optim.rule import Hyper, Rule
+from waferstream.core.errors import ConfigError
 
 STEP = "step"
 """The key of a parameter's number of updates in torch's layout."""
@@ -287,11 +288,24 @@ class OptimizerState:
         )
 
     def adopt_replaced(self) -> None:
-        """Take the values of tensors that the user has put in place of the remote ones."""
+        """Take the values of tensors that the user has put in place of the remote ones.
+
+        Raises:
+            ConfigError: A tensor was removed.
+        """
         for parameter, remotes in self._remotes.items():
             own = self._tensors[parameter]
             for key, remote in remotes.items():
                 given = own.get(key)
+                if given is None:
+                    raise ConfigError(
+                        "a tensor of an optimizer's state was removed",
+                        code="state-removed",
+                        where="optimizer.state",
+                        value=key,
+                        rule="MemoryX holds the state of every parameter until the program ends",
+                        remedy="make a new optimizer, or set the tensor to zero in place",
+                    )
                 if getattr(given, "_remote", None) is not remote:
                     own[key] = alias_of(remote)
                     if isinstance(given, torch.Tensor):

@@ -8,8 +8,10 @@ Afterwards the optimizer has the state in torch's layout; a tensor is fetched wh
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Never
 from weakref import WeakKeyDictionary
 
 import torch
@@ -172,6 +174,39 @@ class Taken:
         """Return the updates that a parameter has seen."""
         state = self.optimizer.remote_state
         return state.updates - state.missed.of(parameter, state.updates)
+
+
+class _Held(defaultdict[Any, Any]):
+    """A part of the state of torch's optimizer while MemoryX has the state."""
+
+    def __missing__(self, key: object) -> _Held:
+        return _Held()
+
+    def _refuse(self, *_: object, **__: object) -> Never:
+        raise ConfigError(
+            "entries of an optimizer's state are set or removed during a fit",
+            code="state-changed-in-fit",
+            where="optimizer.state",
+            rule="MemoryX has the state until the fit ends",
+            remedy="change it between two calls of fit",
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+
+@contextmanager
+def held(given: torch.optim.Optimizer) -> Iterator[None]:
+    """Refuse to set or remove entries of the state of torch's optimizer, which MemoryX has."""
+    if isinstance(given, Optimizer):
+        yield
+        return
+    given.state = _Held(None, {each: _Held(None, own) for each, own in given.state.items()})
+    try:
+        yield
+    finally:
+        plain = {each: dict(state) for each, state in given.state.items()}
+        given.state = defaultdict(dict, plain)
 
 
 _TAKEN: WeakKeyDictionary[torch.optim.Optimizer, Taken] = WeakKeyDictionary()

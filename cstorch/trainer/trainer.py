@@ -20,7 +20,7 @@ from cstorch.loop.cadence import checked_steps
 from cstorch.metrics import Metric
 from cstorch.notices import say_precision
 from cstorch.optim.scheduler import Scheduler
-from cstorch.optim.taken import taken
+from cstorch.optim.taken import held, taken
 from cstorch.optim.torch_schedule import TorchSchedule
 from cstorch.simulation import simulate
 from cstorch.storage import save
@@ -130,12 +130,13 @@ class Trainer:
         self._call("on_fit_start")
         losses: list[float] = []
         try:
-            for part in plan.parts():
-                self._train(loader, plan, part, losses)
-                if val_dataloader is not None:
-                    self._step_by_metric(self.validate(val_dataloader))
-                if self.should_stop:
-                    break
+            with held(self.optimizer):
+                for part in plan.parts():
+                    self._train(loader, plan, part, losses)
+                    if val_dataloader is not None:
+                        self._step_by_metric(self.validate(val_dataloader))
+                    if self.should_stop:
+                        break
         finally:
             self._loaders.note_read(session.global_step - before)
             if session.execution.has_failed:

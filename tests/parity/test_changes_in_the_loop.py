@@ -237,3 +237,14 @@ def test_step_that_is_called_twice_in_an_iteration_is_refused() -> None:
             for given in executor(STEPS, loader(lambda: [batch()])):
                 step(*given)
                 step(*given)
+
+
+def test_removed_state_of_an_optimizer_is_refused() -> None:
+    """Plain PyTorch would begin it anew; MemoryX still has it."""
+
+    def clear(_: nn.Module, optimizer: Optimizer, index: int) -> None:
+        if index == 3:
+            optimizer.state.clear()
+
+    with raises(ConfigError, "state-removed"):
+        programmed(clear, lambda model: cstorch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9))

@@ -130,6 +130,21 @@ def test_callback_sets_the_learning_rate() -> None:
     assert_equal(model, plain(after=by_hand))
 
 
+@pytest.mark.parametrize("step", [2, STEPS + 2])
+def test_callback_that_clears_the_state_is_refused(step: int) -> None:
+    """In the first fit, which torch's optimizer begins without a state, and in the second."""
+
+    class Clears(Callback):
+        def on_step(self, trainer: cstorch.Trainer, done: int, loss: float) -> None:
+            if done == step:
+                trainer.optimizer.state.clear()
+
+    made = trainer(net(), callbacks=[Clears()])
+    with raises(ConfigError, "state-changed-in-fit"):
+        for _ in range(2):
+            made.fit(loader())
+
+
 def test_schedule_of_momentum_is_refused_also_after_a_whole_cycle() -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
