@@ -1,8 +1,8 @@
 """The picture of a study: a curve with its band and its ideal line for each combination of keys.
 
 The axis below is the number of systems, or the first key with several numbers. Colours follow the
-first other key, dashes the others. Crosses at the foot are points that cannot be. matplotlib takes
-long to import, so import this module late.
+first other key, dashes the others, and always strong and weak scaling. Crosses at the foot are
+points that cannot be. matplotlib takes long to import, so import this module late.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class _Curve:
 def _curves(result: StudyResult, below: str) -> list[_Curve]:
     """Return the curves in the order of the grid."""
     others = [name for name in result.varying if name != below]
-    colored = next((name for name in others if name != "scaling"), "")
-    dashed = [name for name in others if name != colored]
+    colored = next((name for name in others if name != "scaling"), "scaling")
+    dashed = [name for name in others if name != colored or name == "scaling"]
     all_rows = list(series_of(result.rows, below).values())
     if len(all_rows) > _MOST_CURVES:
         raise ConfigError(
