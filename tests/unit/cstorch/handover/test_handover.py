@@ -263,6 +263,29 @@ def test_another_cluster_ends_the_handover(loop: Loop) -> None:
         loop.optimizer.step()
 
 
+def test_a_loop_clips_the_gradients_of_another_model(loop: Loop) -> None:
+    """They are another model's, though it has as many parameters."""
+    other = nn.Linear(3, 2)
+    other(loop.batch).sum().backward()
+    before = loop.net.weight.detach().clone()
+    loss = loop.net(loop.batch).square().sum()
+    expected = torch.autograd.grad(
+        nn.functional.linear(
+            loop.batch, weight := before.clone().requires_grad_(), loop.net.bias.detach()
+        )
+        .square()
+        .sum(),
+        weight,
+    )[0]
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(other.parameters(), 1e-3)
+    assert norm.item() > 1.0
+    assert other.weight.grad is not None
+    assert other.weight.grad.norm() <= 1e-3
+    loop.optimizer.step()
+    torch.testing.assert_close(loop.net.weight.detach(), before - 0.1 * expected)
+
+
 def test_clipping_is_torchs_again_after_the_end() -> None:
     """Also of a step that was left between its backward pass and its update."""
     with ended_backend():

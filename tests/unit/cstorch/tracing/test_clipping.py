@@ -94,6 +94,29 @@ def test_clipping_some_of_the_gradients_is_refused(backend: cstorch.Backend) -> 
         )
 
 
+def test_gradients_of_another_model_are_not_clipped_in_a_step(backend: cstorch.Backend) -> None:
+    """The step would do it once, when it is recorded."""
+    other = Regression()
+    for parameter in other.parameters():
+        parameter.grad = torch.full_like(parameter, 5.0)
+    with raises(ApplianceCompilationError, "op-without-kernel"):
+        losses(
+            training_step(backend, lambda model: clip_grad_norm_(other.parameters(), 0.1)),
+            executor(1),
+        )
+
+
+def test_gradients_of_two_models_are_not_clipped_together(backend: cstorch.Backend) -> None:
+    """Torch scales both by the norm of both."""
+    other = list(Regression().parameters())
+    with raises(ApplianceCompilationError, "some-gradients-clipped") as caught:
+        losses(
+            training_step(backend, lambda m: clip_grad_norm_([*m.parameters(), *other], 1.0)),
+            executor(1),
+        )
+    assert "test_clipping.py" in str(caught.value.where)
+
+
 def test_clipping_by_another_norm_is_refused(backend: cstorch.Backend) -> None:
     """Weight servers agree on the L2 norm only."""
     with raises(ApplianceCompilationError, "clipped-by-other-norm"):
