@@ -99,11 +99,13 @@ class Handover:
     def end(self) -> None:
         """Fetch the weights into the model, and end the cluster. Idempotent."""
         self._ends.close()
-        vars(self.model).pop(self._function, None)
+        is_deferring = vars(self.model).pop(self._function, None) is not None
         for program in self._programs:
             program.batches.close()
         if existing_backend() is self.backend:
             self.backend.end_idle()
+            if is_deferring and self._tape is not None:
+                self._tape.write_buffers()
 
     def _deferring(self) -> Callable[..., Any]:
         """Return what stands in the place of the model's function."""
@@ -111,6 +113,8 @@ class Handover:
         @functools.wraps(self._own)
         def deferring(*args: Any, **kwargs: Any) -> Any:
             if not (self.model.training and torch.is_grad_enabled()):
+                if self._tape is not None:
+                    self._tape.check_alone()
                 return self._own(*args, **kwargs)
             if self._tape is None:
                 self._tape = Tape(self._outlines, Between(self.model), self._wait_for_update)

@@ -34,6 +34,8 @@ class Outlines:
         self._model, self._as_recorded = model, as_recorded
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._known: tuple[object, PythonState, Any] | None = None
+        self.writes_buffers = False
+        """Whether the last call of the model writes to its buffers."""
 
     def of_call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Return what a torch function returns, with fake tensors."""
@@ -71,15 +73,21 @@ class Outlines:
 
     def _call_model(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         args, kwargs = pytree.tree_map_only(torch.Tensor, self._fake, (args, kwargs))
-        named = [*self._model.named_parameters(), *self._model.named_buffers()]
-        fakes = {name: self._fake(tensor) for name, tensor in named}
+        buffers = dict(self._model.named_buffers())
+        named = {**dict(self._model.named_parameters()), **buffers}
+        fakes = {name: self._fake(tensor) for name, tensor in named.items()}
         try:
             with (
                 self._mode,
                 _reparametrize_module(self._model, fakes, tie_weights=True),
                 _as_captured(),
             ):
-                return forward(*args, **kwargs)
+                returned = forward(*args, **kwargs)
+                now = dict(self._model.named_buffers())
+                self.writes_buffers = any(
+                    now[name] is not fakes[name] or fakes[name]._version for name in buffers
+                )
+                return returned
         except WaferStreamError:
             raise
         except Exception as error:

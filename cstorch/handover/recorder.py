@@ -57,6 +57,7 @@ class Tape:
         self._values: Mapping[int, torch.Tensor] = {}
         self._early: dict[int, torch.Tensor] = {}
         self._drawn: set[int] = set()  # results that were read and have drawn random numbers
+        self._writing: set[int] = set()  # results of calls that write to buffers of the model
         self._rows: int | None = None
 
     def call_model(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -64,7 +65,35 @@ class Tape:
         self.between.check_call()
         returned = self._add(forward, args, kwargs, self._outlines.of_model(forward, args, kwargs))
         self.beside -= {x.number for x in self._calls[-1].leaves if isinstance(x, Input)}
+        if self._outlines.writes_buffers:
+            self._writing |= self._calls[-1].results
         return returned
+
+    def check_alone(self) -> None:
+        """Refuse to call the model in this process, with buffers that the step is yet to write.
+
+        Raises:
+            ApplianceCompilationError: A call of the step writes to some.
+        """
+        if self._writing:
+            raise ApplianceCompilationError(
+                "a model computes in this process, and a call of it in training is yet to write to "
+                "its buffers",
+                code="buffers-behind",
+                where=calling_line(),
+                rule="the step runs when optimizer.step() is called, and updates statistics there",
+                remedy="call the model after optimizer.step(), and under torch.no_grad() where no "
+                "step follows",
+            )
+
+    def write_buffers(self) -> None:
+        """Run the calls of a step that nothing follows, if they write to buffers of the model."""
+        results: dict[int, torch.Tensor] = {}
+        with torch.no_grad():
+            for call in self._calls if self._writing else ():
+                if not any(isinstance(leaf, Written) for leaf in call.leaves):
+                    own = call.run(self.inputs, results)
+                    results |= zip(sorted(call.results), own, strict=True)
 
     def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if isinstance(kwargs.get("out"), torch.Tensor):
@@ -107,7 +136,7 @@ class Tape:
         That is what the gradient does not depend on, and reads more than the batch: sums over
         steps, which would make each step another one.
         """
-        needed, own = self._of_gradient(), set(range(len(self._results)))
+        needed, own = self._of_update(), set(range(len(self._results)))
         if needed & self._drawn:
             raise read_too_early("random numbers")
         calls: list[NotedCall] = []
@@ -143,9 +172,9 @@ class Tape:
             return False
         return result.numel() * result.element_size() <= LARGEST_KEPT_BYTES
 
-    def _of_gradient(self) -> set[int]:
-        """Return the results of the calls on which the gradient depends."""
-        needed = set(self._losses)
+    def _of_update(self) -> set[int]:
+        """Return the results of the calls on which the gradient and the buffers depend."""
+        needed = {*self._losses, *self._writing}
         for call in reversed(self._calls):
             if not call.results.isdisjoint(needed):
                 needed |= call.reads | call.results

@@ -72,11 +72,40 @@ def test_what_is_drawn_beside_the_loss_may_be_read(loop: Loop) -> None:
     assert drawn.tolist() == first
 
 
-def test_reading_early_leaves_no_statistics_behind() -> None:
+@pytest.mark.parametrize("is_last", [False, True])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_call_that_no_update_follows_writes_statistics(is_read: bool, is_last: bool) -> None:
+    cstorch.backends.csx.performance.micro_batch_size = 4
+
+    def statistics(hands_over: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net: Any = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        handover = cstorch.hand_over(net, optimizer, cluster=LOCAL) if hands_over else None
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = net(torch.randn(4, 3)).square().mean()
+            if is_read:
+                loss.item()
+            if step == (2 if is_last else 1):
+                continue
+            loss.backward()
+            optimizer.step()
+        if handover is not None:
+            handover.end()
+        return [*net[1].buffers()]
+
+    with ended_backend():
+        for found, expected in zip(statistics(True), statistics(False), strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+def test_a_model_is_not_evaluated_before_it_has_its_statistics() -> None:
     with ended_backend():
         loop = Loop(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
-        loop.net(loop.batch).sum().item()
-        assert int(loop.net[1].num_batches_tracked) == 0
+        loop.net(loop.batch)
+        with raises(ApplianceCompilationError, "buffers-behind"), torch.no_grad():
+            loop.net(loop.batch)
 
 
 def test_branches_on_values_in_the_model_are_refused() -> None:
