@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -254,14 +255,26 @@ def _function_of(
             results |= zip(sorted(call.results), call.run(inputs, results), strict=True)
         for number in step.losses:
             results[number].backward()
-        for kind, limit in step.clips:
-            _clip(kind)(model.parameters(), limit)
+        for clip in step.clips:
+            if clip.norm in step.kept:
+                results[clip.norm] = _norm_of_gradients(model)
+            if clip.limit < math.inf:  # else the loop asks for the norm alone
+                _clipping(clip.kind)(model.parameters(), clip.limit)
         optimizer.step()
         return [results[number] for number in step.kept]
 
     return training_step
 
 
-def _clip(kind: str) -> Callable[..., Any]:
+def _norm_of_gradients(model: nn.Module) -> torch.Tensor:
+    """Return the norm of all gradients in a form of which MemoryX computes each part."""
+    total = torch.zeros(())
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            total += parameter.grad.norm().square()
+    return total.sqrt()
+
+
+def _clipping(kind: str) -> Callable[..., Any]:
     utils = torch.nn.utils
     return utils.clip_grad_norm_ if kind == "norm" else utils.clip_grad_value_

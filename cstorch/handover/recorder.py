@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from cstorch.handover.between import Between
 from cstorch.handover.deferred import Deferred, is_pending, read_too_early
 from cstorch.handover.outlines import Outlines
 from cstorch.handover.tape import (
+    Clip,
     Fixed,
     Input,
     NotedCall,
@@ -52,7 +52,8 @@ class Tape:
         self._calls: list[NotedCall] = []
         self._after: list[NotedCall] = []
         self._losses: list[int] = []
-        self._clips: list[tuple[str, float]] = []
+        self._clips: list[Clip] = []
+        self._norms: set[int] = set()  # results that are norms of gradients
         self._results: list[Callable[[], Deferred | None]] = []
         self._values: Mapping[int, torch.Tensor] = {}
         self._early: dict[int, torch.Tensor] = {}
@@ -116,14 +117,16 @@ class Tape:
         self._losses[:] = [loss.number]
         self._started()
 
-    def clip_norm(self, max_norm: float) -> None:
-        """Note that gradients are clipped by their norm."""
-        if max_norm < math.inf:  # with an infinite limit programs ask for the norm alone
-            self._clips.append(("norm", float(max_norm)))
+    def clip_norm(self, max_norm: float) -> Deferred:
+        """Note that gradients are clipped by their norm; return that norm before."""
+        norm = self._deferred(self._outlines.of_call(torch.zeros, ((),), {}))
+        self._norms.add(norm.number)
+        self._clips.append(Clip("norm", float(max_norm), norm.number))
+        return norm
 
     def clip_value(self, max_value: float) -> None:
         """Note that gradients are clipped by their values."""
-        self._clips.append(("value", float(max_value)))
+        self._clips.append(Clip("value", float(max_value)))
 
     @property
     def has_loss(self) -> bool:
@@ -136,7 +139,7 @@ class Tape:
         That is what the gradient does not depend on, and reads more than the batch: sums over
         steps, which would make each step another one.
         """
-        needed, own = self._of_update(), set(range(len(self._results)))
+        needed, own = self._of_update(), set(range(len(self._results))) - self._norms
         if needed & self._drawn:
             raise read_too_early("random numbers")
         calls: list[NotedCall] = []
@@ -149,6 +152,7 @@ class Tape:
             else:
                 calls.append(call)
         read = {number for call in self._after for number in call.reads}
+        own |= {clip.norm for clip in self._clips[:1]} & self._norms  # nothing has clipped before
         kept = [i for i in sorted(own) if i in read or self._is_kept(i)]
         shapes = tuple(outline(tensor) for tensor in self.inputs)
         return Step(calls, self._losses, self._clips, tuple(kept), shapes)
@@ -192,6 +196,8 @@ class Tape:
         self.inputs.clear()
 
     def value(self, number: int) -> torch.Tensor:
+        if number in self._norms and number not in self._values:
+            raise _unknown_norm()
         if number not in self._values:
             raise ApplianceCompilationError(
                 "a large result of a step was not kept",
@@ -208,14 +214,19 @@ class Tape:
                 "A result is read before optimizer.step(), and computed in this process;"
                 " after optimizer.step() it costs nothing"
             )
+        unknown = set(self._norms)
         with torch.no_grad(), self._outlines.undone():
             for call in self._calls:
-                if call.results.isdisjoint(self._early) and number not in self._early:
+                if not call.reads.isdisjoint(unknown):
+                    unknown |= call.results
+                elif call.results.isdisjoint(self._early) and number not in self._early:
                     before = torch.get_rng_state()
                     own = call.run(self.inputs, self._early)
                     self._early |= zip(sorted(call.results), own, strict=True)
                     if not torch.equal(torch.get_rng_state(), before):
                         self._drawn |= call.results
+        if number in unknown:
+            raise read_too_early("the norm of the gradients")
         return self._early[number]
 
     def _add(self, function: Callable[..., Any], args: Any, kwargs: Any, returned: Any) -> Any:
@@ -286,6 +297,16 @@ def set_item_(target: torch.Tensor, key: Any, value: Any) -> torch.Tensor:
 def written_through_(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
     """Return a tensor of which a view was written to."""
     return base
+
+
+def _unknown_norm() -> ApplianceCompilationError:
+    return ApplianceCompilationError(
+        "a norm is read of gradients that no update takes as they were",
+        code="norm-unknown",
+        where=calling_line(),
+        rule="MemoryX has the norm of the gradients of an update, before it clips them",
+        remedy="clip once, and read what clip_grad_norm_ returns after optimizer.step()",
+    )
 
 
 def _written(function: Callable[..., Any]) -> ApplianceCompilationError:

@@ -157,6 +157,16 @@ def casting(dtype: torch.dtype | None) -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class Clip:
+    """A call of one of torch's clipping functions."""
+
+    kind: str
+    limit: float
+    norm: int = -1
+    """The number of the norm before it among the results of the step, if it returns one."""
+
+
 @dataclass
 class Step:
     """The calls of one step up to the update; two are equal where their loops did the same."""
@@ -165,7 +175,7 @@ class Step:
     losses: list[int]
     """The results from which a backward pass begins."""
 
-    clips: list[tuple[str, float]]
+    clips: list[Clip]
     kept: tuple[int, ...]
     """The results that the loop still holds, whose values come back."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -290,6 +291,38 @@ def test_another_cluster_ends_the_handover(loop: Loop) -> None:
     cstorch.current_backend().shutdown()
     with raises(ProgramOrderError, "handover-ended"):
         loop.optimizer.step()
+
+
+def test_clipping_returns_the_norm_before(loop: Loop) -> None:
+    """After the step: the gradients are on the cluster until then."""
+    total = torch.zeros(())
+    norms = []
+    for limit in (0.1, math.inf):
+        weights = [each.detach().clone().requires_grad_() for each in loop.net.parameters()]
+        output = nn.functional.linear(loop.batch, weights[0], weights[1])
+        gradients = torch.autograd.grad(output.square().sum(), weights)
+        loop.optimizer.zero_grad()
+        loop.net(loop.batch).square().sum().backward()
+        norm = nn.utils.clip_grad_norm_(loop.net.parameters(), limit)
+        total += norm
+        half = norm / 2
+        with raises(ApplianceCompilationError, "deferred-read"):
+            half.item()
+        loop.optimizer.step()
+        expected = torch.stack([each.norm() for each in gradients]).norm().item()
+        norms.append(expected)
+        assert (norm.item(), half.item()) == pytest.approx((expected, expected / 2))
+        assert f"{norm:.3f}" == f"{expected:.3f}"
+    assert total.item() == pytest.approx(sum(norms))
+
+
+def test_a_norm_of_clipped_gradients_is_unknown(loop: Loop) -> None:
+    loop.net(loop.batch).square().sum().backward()
+    nn.utils.clip_grad_value_(loop.net.parameters(), 0.01)
+    norm = nn.utils.clip_grad_norm_(loop.net.parameters(), 1.0)
+    loop.optimizer.step()
+    with raises(ApplianceCompilationError, "norm-unknown"):
+        norm.item()
 
 
 def test_a_loop_clips_the_gradients_of_another_model(loop: Loop) -> None:
