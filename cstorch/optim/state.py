@@ -25,6 +25,7 @@ from cstorch.recording.recorded import RecordedOptimizer
 from cstorch.remote.tensor import Holder, Remote, RemoteParameter, RemoteTensor, alias_of
 from cstorch.sparse.masks import MaskView
 from memoryx.optim.rule import Hyper, Rule
+from waferstream.compiler.capture.capture_errors import calling_line
 from waferstream.core.errors import ConfigError
 
 STEP = "step"
@@ -98,6 +99,7 @@ class OptimizerState:
         self._owner = owner
         self._remotes: dict[torch.Tensor, dict[str, Remote]] = {}
         self._tensors: dict[torch.Tensor, dict[str, Any]] = defaultdict(dict)
+        self._counts: dict[torch.Tensor, float] = {}  # what a program finds under STEP
         self._updates = 0
         self.missed = MissedUpdates()
         self._earlier_updates = 0
@@ -111,6 +113,7 @@ class OptimizerState:
 
     def tensors(self) -> dict[torch.Tensor, dict[str, Any]]:
         """Return the state of every parameter, as ``torch.optim.Optimizer.state`` has it."""
+        self._check_counts()
         self._follow_checkpoint()
         for parameter, hyper in self._parameters():
             remotes = self._remotes.setdefault(parameter, {})
@@ -122,11 +125,27 @@ class OptimizerState:
                     state.setdefault(key, alias_of(remotes[key]))
             seen = self._updates - self.missed.of(parameter, self._updates)
             state.setdefault(STEP, torch.tensor(0.0)).fill_(seen)
+            self._counts[parameter] = float(seen)
         return self._tensors
+
+    def _check_counts(self) -> None:
+        """Raise ConfigError if the program has written to the updates that a parameter has seen."""
+        for parameter, seen in self._counts.items():
+            if (found := self._tensors[parameter].get(STEP)) is None or float(found) != seen:
+                raise ConfigError(
+                    "the count of updates in an optimizer's state was changed",
+                    code="state-step-changed",
+                    where=calling_line(),
+                    value=f"{found} instead of {seen:g}",
+                    rule="MemoryX counts the updates of all parameters together",
+                    remedy="load a state with that count (optimizer.load_state_dict), or make a "
+                    "new optimizer, which counts from 0",
+                )
 
     def put(self, tensors: Mapping[torch.Tensor, dict[str, Any]]) -> None:
         """Take other tensors in place of the present ones; their values are sent later."""
         self._tensors = defaultdict(dict, tensors)
+        self._counts.clear()
 
     @property
     def updates(self) -> int:
@@ -291,8 +310,9 @@ class OptimizerState:
         """Take the values of tensors that the user has put in place of the remote ones.
 
         Raises:
-            ConfigError: A tensor was removed.
+            ConfigError: A tensor was removed, or the count of updates changed.
         """
+        self._check_counts()
         for parameter, remotes in self._remotes.items():
             own = self._tensors[parameter]
             for key, remote in remotes.items():

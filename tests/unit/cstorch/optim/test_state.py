@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from tests.support.programs.optimized_program import (
     reloaded,
 )
 from tests.support.roles.local_machine import Regression
-from waferstream.core.errors import WaferStreamError
+from waferstream.core.errors import ConfigError, WaferStreamError
 
 
 def test_state_dict_has_the_trained_values(backend: cstorch.Backend) -> None:
@@ -62,6 +63,34 @@ def test_state_written_between_steps(replaces: bool) -> None:
         program.train(1)
         plain_steps(theirs, plain, 2, 1)
         assert equal(program.model.state_dict(), plain.state_dict())
+
+
+def _in_place(state: dict[str, torch.Tensor]) -> None:
+    state["step"].zero_()
+
+
+def _replaced(state: dict[str, torch.Tensor]) -> None:
+    state["step"] = torch.tensor(7.0)
+
+
+def _removed(state: dict[str, torch.Tensor]) -> None:
+    del state["step"]
+
+
+@pytest.mark.parametrize("edit", [_in_place, _replaced, _removed])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_count_of_updates_written_between_steps(
+    backend: cstorch.Backend, edit: Callable[[dict[str, torch.Tensor]], None], is_read: bool
+) -> None:
+    """MemoryX has one count, and torch's optimizer would follow the edit."""
+    program = Program(backend)
+    program.train(2)
+    edit(program.optimizer.state[next(iter(program.model.parameters()))])
+    with raises(ConfigError, "state-step-changed") as caught:
+        if is_read:
+            program.optimizer.state_dict()
+        program.train(1)
+    assert "test_state.py" in str(caught.value.where) or not is_read
 
 
 def test_visit_state_replaces_what_the_function_returns(
