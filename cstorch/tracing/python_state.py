@@ -92,6 +92,9 @@ _SKIPPED = frozenset(
 )
 """Attributes of a module that hold no state of Python."""
 
+_DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
+"""Attributes that a recurrent module of torch renews where it finds other parameters."""
+
 
 class PythonState:
     """What a step can read in Python, with a copy of what it held when this was made."""
@@ -261,8 +264,9 @@ class _Search:
     def _attributes(self, found: Any) -> None:
         held = getattr(found, "__dict__", None)
         if isinstance(held, dict):
-            self._hold(lambda: Content(held))
-            skipped = _SKIPPED if isinstance(found, nn.Module) else frozenset[str]()
+            derived = _DERIVED if isinstance(found, nn.RNNBase) else frozenset[str]()
+            self._hold(lambda: Content(held, derived))
+            skipped = _SKIPPED | derived if isinstance(found, nn.Module) else derived
             self._open.extend(value for key, value in held.items() if key not in skipped)
         slots = [
             name

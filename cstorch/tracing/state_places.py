@@ -65,14 +65,26 @@ class Place(ABC):
 
 
 class Content(Place):
-    """A dict (also one with the attributes of an object), a list, a deque, a set or bytes."""
+    """A dict (also one with the attributes of an object), a list, a deque, a set or bytes.
 
-    def __init__(self, held: Any) -> None:
-        self.held = held
-        self.copy = dict(held) if isinstance(held, dict) else copy.copy(held)
+    Args:
+        held: It.
+        derived: Keys of a dict whose values follow from other state, and are none.
+    """
+
+    def __init__(self, held: Any, derived: frozenset[str] = frozenset()) -> None:
+        self.held, self._derived = held, derived
+        self.copy = self._state() if isinstance(held, dict) else copy.copy(held)
+
+    def _state(self) -> Any:
+        if not self._derived:
+            return dict(self.held)
+        return {key: value for key, value in self.held.items() if key not in self._derived}
 
     def is_same(self) -> bool:
-        return equal(self.held, self.copy) or same(self.held, self.copy)
+        if equal(self.held, self.copy):
+            return True
+        return same(self._state() if self._derived else self.held, self.copy)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         if isinstance(self.held, dict):
@@ -86,7 +98,7 @@ class Content(Place):
         if self.is_same():
             return
         if isinstance(self.held, dict):
-            for key in [key for key in self.held if key not in self.copy]:
+            for key in self._state().keys() - self.copy.keys():
                 del self.held[key]
             self.held.update(self.copy)
         else:

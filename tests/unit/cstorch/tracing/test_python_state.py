@@ -157,3 +157,15 @@ def test_counts_name_the_line_that_writes_them() -> None:
     count()
     assert state.has_counted()
     assert str(state.line_of("total")).endswith("schedule.total += 1")
+
+
+def test_weights_that_a_recurrent_module_keeps_by_itself_are_no_state() -> None:
+    """It renews them where it is called with streamed ones; a counter beside them is state."""
+    model: Any = nn.LSTM(3, 2)
+    state, inputs = PythonState(model), torch.zeros(1, 1, 3)
+    others = {name: each.detach() + 1 for name, each in model.named_parameters()}
+    torch.func.functional_call(model, others, inputs)
+    assert state.is_current()
+    assert changed(model, lambda: setattr(model, "count", 1)) == [True, False, True]
+    expected = torch.func.functional_call(nn.LSTM(3, 2), dict(model.named_parameters()), inputs)
+    assert torch.equal(model(inputs)[0], expected[0])
