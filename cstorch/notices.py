@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from cstorch.amp import half_type_of, stream_precision
+from cstorch.metrics import Metric
 from cstorch.session.session import Session
 from waferstream.core.program.micro_batches import FLAG, share_of
 from waferstream.core.program.program import Program
@@ -39,6 +40,23 @@ def say_batch_norms(session: Session, model: nn.Module, program: Program) -> Non
         f"micro-batches of {size} samples, not from the batch of {batch_size}; "
         f"{FLAG} sets their size, with num_csx={num_csx} up to {share_of(batch_size, num_csx)}",
     )
+
+
+def say_buffers(session: Session, model: nn.Module, program: Program) -> None:
+    """Say that buffers which forward writes are written once for each micro-batch."""
+    known = [part for part in model.modules() if isinstance(part, _BatchNorm | Metric)]
+    own = {id(buffer) for part in known for buffer in part.buffers()}
+    written = {spec.name for spec in program.state.writes}
+    names = [
+        name for name, each in model.named_buffers() if name in written and id(each) not in own
+    ]
+    if program.kind.updates and program.cut.num_micro_batches > 1 and names:
+        _say_once(
+            session,
+            f"A buffer that forward writes ({names[0]}{', ...' * (len(names) > 1)}) is written "
+            f"once for each of the {program.cut.num_micro_batches} micro-batches of a batch, as in "
+            f"a plain loop with so many batches; {FLAG} sets the size of one",
+        )
 
 
 def _takes_statistics(part: nn.Module) -> bool:

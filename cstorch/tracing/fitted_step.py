@@ -12,7 +12,7 @@ from csnode.engine.regions import layer_regions, operand_dtype, regions_text
 from cstorch import flags, tracing
 from cstorch.amp import stream_precision
 from cstorch.listeners.hooks import call_with_outlines, noted_outlines
-from cstorch.notices import say_batch_norms
+from cstorch.notices import say_batch_norms, say_buffers
 from cstorch.recording.loop import Loop
 from cstorch.recording.recorder import recording
 from cstorch.session.session import Session, model_of
@@ -88,6 +88,7 @@ def fit_step(
     cut = flags.csx.performance.policy.describe(compiled.program.cut)
     PLAIN_LOG.info("Compiled%s in %.1f s. %s", source, time.perf_counter() - begin_s, cut)
     say_batch_norms(session, model_of(session), compiled.program)
+    say_buffers(session, model_of(session), compiled.program)
     if cache is not None:
         session.settings.artifacts.note_compiled(compiled.program)
     job.compile_hash, job.is_cached = compiled.program.digest, was_cached

@@ -25,13 +25,13 @@ def default_flags() -> Iterator[None]:
     backends.reset()
 
 
-def said(model: nn.Module, caplog: pytest.LogCaptureFixture) -> list[str]:
+def said(model: nn.Module, caplog: pytest.LogCaptureFixture, num_csx: int = 2) -> list[str]:
     """Return the warnings of two fits."""
     x = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))
     trainer = cstorch.Trainer(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        config=cstorch.CSConfig(max_steps=1, cluster=LOCAL, num_csx=2),
+        config=cstorch.CSConfig(max_steps=1, cluster=LOCAL, num_csx=num_csx),
         loss_fn=functional.mse_loss,
     )
     with caplog.at_level("WARNING", "waferstream"):
@@ -58,6 +58,33 @@ def test_batch_norm_of_micro_batches_is_said_once(caplog: pytest.LogCaptureFixtu
     (text,) = said(normed(), caplog)
     for part in ("micro-batches of 2 ", "the batch of 8;", "micro_batch_size", "up to 4"):
         assert part in text
+
+
+class Counting(nn.Linear):
+    """Counts its calls in a buffer."""
+
+    calls: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__(4, 1)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_buffers_written_by_micro_batches_are_said_once(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With their name and how often; not where a batch is one micro-batch."""
+    cstorch.amp.enable_mixed_precision(False)
+    backends.csx.performance.micro_batch_size = size
+    texts = said(Counting(), caplog, num_csx=1)
+    assert [("calls" in text, "4 micro-batches" in text) for text in texts] == [(True, True)] * (
+        size == 2
+    )
 
 
 def test_nothing_is_said_where_nothing_differs(caplog: pytest.LogCaptureFixture) -> None:
