@@ -23,7 +23,7 @@ def compile(model: nn.Module, backend: Backend | str | None = None) -> nn.Module
     Of a module that ``torch.compile`` has wrapped, this is the module itself.
     """
     backend = backend_of(backend) if isinstance(backend, str) else backend or current_backend()
-    model = _unwrapped(model)
+    model = unwrapped(model)
     if not isinstance(model, nn.Module):
         raise ConfigError(
             "cstorch.compile must get a torch.nn.Module",
@@ -52,7 +52,7 @@ def _note_types(model: nn.Module) -> None:
         )
 
 
-def _unwrapped(model: nn.Module) -> nn.Module:
+def unwrapped(model: nn.Module) -> nn.Module:
     """Return the module inside of what ``torch.compile`` has made of it."""
     compiler = sys.modules.get("torch._dynamo.eval_frame")  # slow to import, and then not needed
     if compiler is None or not isinstance(model, compiler.OptimizedModule):

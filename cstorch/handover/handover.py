@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from cstorch import amp
-from cstorch.compile import compile
+from cstorch.compile import compile, unwrapped
 from cstorch.current import existing_backend, replace_backend
 from cstorch.handover.batches import HandedBatches
 from cstorch.handover.between import Between
@@ -80,12 +80,13 @@ class Handover:
         self._function = function
         self._arguments = arguments or _unchanged
         self._recording = recording
-        self._own: Callable[..., Any] = getattr(model, function)
+        inner = unwrapped(model)
+        self._own: Callable[..., Any] = getattr(inner, function)
         self._taken = Taken(optimizer)
         amp.enable_mixed_precision(False)  # as a plain loop: what it casts, it says
         self.backend = replace_backend("CSX", cluster_config=config.for_cluster(), seed=config.seed)
         self.backend.session.settings.logs_progress = False
-        self.model = compile(model, self.backend)
+        self.model = compile(inner, self.backend)
         self._outlines = Outlines(self.model, self._own_function)
         self._tape: Tape | None = None
         self._constants = Constants()
@@ -95,7 +96,10 @@ class Handover:
         self._ends = ExitStack()
         self._ends.callback(optimizer.register_step_pre_hook(self._before_update).remove)
         self._ends.callback(optimizer.register_step_post_hook(self._after_update).remove)
-        setattr(model, function, self._deferring())
+        if model is not inner:  # what torch.compile has made calls the model as it is now
+            self._ends.callback(setattr, model, "forward", model.forward)
+            model.forward = inner.__call__
+        setattr(inner, function, self._deferring())
 
     def end(self) -> None:
         """Fetch the weights into the model, and end the cluster. Idempotent."""

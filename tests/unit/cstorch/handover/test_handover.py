@@ -286,6 +286,22 @@ def test_a_loop_ends_with_its_cluster(loop: Loop) -> None:
     assert loss.item() > 0, "a plain loop may go on"
 
 
+def test_a_compiled_model_is_handed_over_as_it_was_before() -> None:
+    net = nn.Linear(3, 2)
+    compiled: Any = torch.compile(net, backend="eager")
+    own = compiled.forward
+    with ended_backend():
+        loop = Loop(compiled)
+        before = net.weight.detach().clone()
+        expected = nn.functional.linear(loop.batch, net.weight, net.bias).square().mean().item()
+        assert loop.step().item() == pytest.approx(expected)
+        compiled.eval()
+        assert compiled(loop.batch).requires_grad, "evaluation computes in this process"
+        loop.handover.end()
+    assert not torch.equal(net.weight, before)
+    assert compiled.forward is own
+
+
 def test_another_cluster_ends_the_handover(loop: Loop) -> None:
     loop.net(loop.batch).square().mean().backward()
     cstorch.current_backend().shutdown()
