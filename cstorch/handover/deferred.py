@@ -97,6 +97,8 @@ class Deferred(torch.Tensor):
         if func in _READS:
             args, kwargs = _early((args, kwargs))
             return func(*args, **kwargs)
+        if func is torch.autograd.grad:
+            raise _to_some("torch.autograd.grad")
         if func in _BACKWARD:
             _backward(*args, **kwargs)
             return None
@@ -141,14 +143,7 @@ def _backward(
         ApplianceCompilationError: It leaves out parameters.
     """
     if inputs is not None:
-        raise ApplianceCompilationError(
-            "a backward pass must reach all parameters",
-            code="backward-to-some",
-            where=calling_line(),
-            value="inputs=...",
-            rule="gradients of a step are those of its loss by every parameter that is trained",
-            remedy="set requires_grad_(False) on the other parameters before the model is called",
-        )
+        raise _to_some("inputs=...")
     gradients = named.get("gradient", named.get("grad_tensors", gradients))
     roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     given = [gradients] * len(roots) if gradients is None else gradients
@@ -161,6 +156,18 @@ def _backward(
     for other in losses[1:]:
         loss = loss + other
     loss.tape.backward(loss)
+
+
+def _to_some(what: str) -> ApplianceCompilationError:
+    return ApplianceCompilationError(
+        "a backward pass must reach all parameters, and leave its gradients to the update",
+        code="backward-to-some",
+        where=calling_line(),
+        value=what,
+        rule="gradients of a step are those of its loss by every parameter that is trained",
+        remedy="call loss.backward(); set requires_grad_(False) on other parameters before the "
+        "model is called",
+    )
 
 
 def is_pending(value: object) -> bool:

@@ -146,6 +146,8 @@ def test_a_backward_pass_reaches_all_parameters(loop: Loop) -> None:
     loss = loop.net(loop.batch).sum()
     with raises(ApplianceCompilationError, "backward-to-some"):
         loss.backward(inputs=[loop.net.bias])
+    with raises(ApplianceCompilationError, "backward-to-some"):
+        torch.autograd.grad(loss, list(loop.net.parameters()))
 
 
 def without(loop: Loop) -> None:
