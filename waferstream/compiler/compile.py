@@ -26,6 +26,7 @@ from waferstream.compiler.segments import build_segments
 from waferstream.core.errors import ApplianceCompilationError
 from waferstream.core.optimizer import LOSS_SCALE_INPUT
 from waferstream.core.program.label_means import SEED_INPUT
+from waferstream.core.program.micro_batches import SETTING
 from waferstream.core.program.program import Program, ProgramKind, TensorResult
 from waferstream.core.roles.installation import SizedKernels
 from waferstream.numerics.precision import StreamPrecision
@@ -207,7 +208,7 @@ def _sized_kernels(shared: Shared, request: CompileRequest, like: Program) -> Si
             "the ops of a step depend on the micro-batch size",
             code="ops-depend-on-micro-batch-size",
             value=f"{request.micro_batch_size} and {request.micro_batch_size - 1} samples",
-            remedy="set csx.performance.micro_batch_size to an integer that divides the batch",
+            remedy=f"set {SETTING} to an integer that divides the batch",
         )
     return SizedKernels(
         program.segments, compiled.kernels, compiled.label_counts, compiled.state_update

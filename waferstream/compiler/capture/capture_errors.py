@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 
 from waferstream.compiler.ops import REMEDIES
 from waferstream.core.errors import ApplianceCompilationError, WaferStreamError
+from waferstream.core.program.micro_batches import SETTING
 
 _STATIC = "the step is captured once and runs on the wafer: no value is known while it is traced"
 
@@ -93,8 +94,7 @@ def _failure(model: nn.Module, error: Exception) -> ApplianceCompilationError:
             code="batch-norm-of-one-value",
             where=where,
             rule="its statistics are those of a micro-batch, not of the batch",
-            remedy="set csx.performance.micro_batch_size to at least 2, in cstorch.backends.csx or "
-            "in the params file",
+            remedy=f"set {SETTING} to at least 2",
         )
     return ApplianceCompilationError(
         f"the traced step of {type(model).__name__} failed: {type(error).__name__}: {error}",

@@ -39,10 +39,11 @@ from waferstream.compiler.derivation.depth import CAPTURED_LAYERS, Stack
 from waferstream.compiler.derivation.layer_places import UnequalLayersError
 from waferstream.compiler.storages import GROWS, tensors_of
 from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.program.micro_batches import SETTING
 from waferstream.core.program.program import TensorSpec
 from waferstream.numerics.precision import StreamPrecision
 
-_REMEDY = "set csx.performance.micro_batch_size to an integer that divides the batch and fits"
+_REMEDY = f"set {SETTING} to an integer that divides the batch and fits"
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 

@@ -20,6 +20,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.program.micro_batches import SETTING
 from waferstream.core.program.program import Program, TensorSpec
 from waferstream.core.program.segment import ARITHMETIC_KINDS, Footprint, OpWork, Segment
 
@@ -68,7 +69,7 @@ class ScalableProgram:
                 "the ops of a step depend on the micro-batch size",
                 code="ops-depend-on-micro-batch-size",
                 value=f"{small.micro_batch_size} and {large.micro_batch_size} samples",
-                remedy="set csx.performance.micro_batch_size to an integer",
+                remedy=f"set {SETTING} to an integer",
             )
 
     @classmethod

@@ -22,6 +22,7 @@ from waferstream.compiler.capture.captured import Captured
 from waferstream.compiler.ops import op_kind, op_name
 from waferstream.compiler.storages import tensors_of
 from waferstream.core.errors import ApplianceCompilationError
+from waferstream.core.program.micro_batches import SETTING
 
 _KEEPS_VALUES = frozenset({"clone", "contiguous", "copy"})
 _IN_PARTS = {"addmm": ("mm", "add"), "baddbmm": ("bmm", "add")}
@@ -229,5 +230,5 @@ def _other_ops(part: _Part | None) -> ApplianceCompilationError:
         rule="what a loss reduces over the batch is found by comparing the step of a micro-batch "
         "with that of the whole batch",
         remedy="let no Python code of the step branch on the number of samples, or set "
-        "csx.performance.micro_batch_size to the batch size",
+        f"{SETTING} to the batch size",
     )

@@ -36,6 +36,9 @@ from waferstream.core.units import counted
 from waferstream.core.user_code import IMPORT_PATH, import_derived
 
 FLAG = "csx.performance.micro_batch_size"
+SETTING = f"cstorch.backends.{FLAG} ({FLAG} in a params file)"
+"""Where people set it."""
+
 AUTO_MICRO_BATCHES = 8
 """Micro-batches that ``auto`` leaves in a batch, so that 1 to 8 systems cut it alike."""
 
