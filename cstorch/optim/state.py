@@ -312,7 +312,6 @@ class OptimizerState:
         Raises:
             ConfigError: A tensor was removed, or the count of updates changed.
         """
-        self._check_counts()
         for parameter, remotes in self._remotes.items():
             own = self._tensors[parameter]
             for key, remote in remotes.items():
@@ -330,6 +329,7 @@ class OptimizerState:
                     own[key] = alias_of(remote)
                     if isinstance(given, torch.Tensor):
                         own[key].copy_(given)
+        self._check_counts()
 
     def _follow_checkpoint(self) -> None:
         """Start from the checkpoint that the backend starts from, if one was named since."""
