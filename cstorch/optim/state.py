@@ -320,7 +320,7 @@ class OptimizerState:
                     raise ConfigError(
                         "a tensor of an optimizer's state was removed",
                         code="state-removed",
-                        where="optimizer.state",
+                        where=calling_line(),
                         value=key,
                         rule="MemoryX holds the state of every parameter until the program ends",
                         remedy="make a new optimizer, or set the tensor to zero in place",

@@ -24,6 +24,7 @@ from cstorch.optim.state import STEP
 from cstorch.remote.tensor import RemoteTensor
 from memoryx.optim.plain_rules import COEFFICIENTS, SMALLEST_NORM
 from memoryx.optim.rule import RULES
+from waferstream.compiler.capture.capture_errors import calling_line
 from waferstream.core.errors import ConfigError, did_you_mean
 
 log = logging.getLogger("waferstream")
@@ -182,14 +183,11 @@ class _Held(defaultdict[Any, Any]):
     def __missing__(self, key: object) -> _Held:
         return _Held()
 
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
     def _refuse(self, *_: object, **__: object) -> Never:
-        raise ConfigError(
-            "entries of an optimizer's state are set or removed during a fit",
-            code="state-changed-in-fit",
-            where="optimizer.state",
-            rule="MemoryX has the state until the fit ends",
-            remedy="change it between two calls of fit",
-        )
+        raise _changed_in_fit()
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
@@ -204,9 +202,21 @@ def held(given: torch.optim.Optimizer) -> Iterator[None]:
     given.state = _Held(None, {each: _Held(None, own) for each, own in given.state.items()})
     try:
         yield
+        if not isinstance(given.state, _Held):  # load_state_dict has put another one in its place
+            raise _changed_in_fit()
     finally:
         plain = {each: dict(state) for each, state in given.state.items()}
         given.state = defaultdict(dict, plain)
+
+
+def _changed_in_fit() -> ConfigError:
+    return ConfigError(
+        "the state of an optimizer is loaded, or entries of it are set or removed, during a fit",
+        code="state-changed-in-fit",
+        where=calling_line(),
+        rule="MemoryX has the state until the fit ends",
+        remedy="change it between two calls of fit",
+    )
 
 
 _TAKEN: WeakKeyDictionary[torch.optim.Optimizer, Taken] = WeakKeyDictionary()

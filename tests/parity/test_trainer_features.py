@@ -140,9 +140,25 @@ def test_callback_that_clears_the_state_is_refused(step: int) -> None:
                 trainer.optimizer.state.clear()
 
     made = trainer(net(), callbacks=[Clears()])
-    with raises(ConfigError, "state-changed-in-fit"):
+    with raises(ConfigError, "state-changed-in-fit") as caught:
         for _ in range(2):
             made.fit(loader())
+    assert __file__ in (caught.value.where or "")
+
+
+def test_callback_that_loads_a_state_is_refused() -> None:
+    """A copy of the optimizer, which is none of MemoryX's, may change as it likes."""
+
+    class Loads(Callback):
+        def on_step(self, trainer: cstorch.Trainer, done: int, loss: float) -> None:
+            copy.deepcopy(trainer.optimizer).state.clear()
+            trainer.optimizer.load_state_dict(trainer.optimizer.state_dict())
+
+    made = trainer(net())
+    made.fit(loader())
+    made.callbacks = (Loads(),)
+    with raises(ConfigError, "state-changed-in-fit"):
+        made.fit(loader())
 
 
 def test_schedule_of_momentum_is_refused_also_after_a_whole_cycle() -> None:
